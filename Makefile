@@ -1,0 +1,35 @@
+# `make demo` and `make test` do all the set-up by themselves, in .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-all lint bench clean help
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed  ## install, then watch TaER learn task after task
+	$(BIN)/taer run
+
+lint: $(VENV)/.installed-dev  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## install what the tests need, check style and types, run the tests
+	$(BIN)/pytest -n 2 -m 'not slow'
+
+test-all: lint  ## the slow set: what takes long or needs more than pip can install
+	$(BIN)/pytest -m slow -rs || test $$? -eq 5
+
+clean:  ## remove the environment and the results
+	rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,58 @@
+"""Classifiers that learn new classes for ever, on top of any frozen pretrained model.
+
+The public names are loaded when they are first used, so that ``import taer`` stays fast.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "HEADS": "taer.heads",
+    "make_head": "taer.heads",
+    "ER": "taer.heads.er",
+    "ERBalanced": "taer.heads.er",
+    "ERFixed": "taer.heads.er",
+    "Finetune": "taer.heads.finetune",
+    "Joint": "taer.heads.joint",
+    "TaER": "taer.heads.taer",
+    "GreedyBalanced": "taer.memory",
+    "Reservoir": "taer.memory",
+    "FeatureSet": "taer.features",
+    "load_features": "taer.features",
+    "class_stream": "taer.stream",
+    "metrics": "taer.metrics",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'taer' has no attribute {name!r}")
+    home = import_module(_HOMES[name])
+    value = home if _HOMES[name] == f"taer.{name}" else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from taer import metrics as metrics
+    from taer.features import FeatureSet as FeatureSet
+    from taer.features import load_features as load_features
+    from taer.heads import HEADS as HEADS
+    from taer.heads import make_head as make_head
+    from taer.heads.er import ER as ER
+    from taer.heads.er import ERBalanced as ERBalanced
+    from taer.heads.er import ERFixed as ERFixed
+    from taer.heads.finetune import Finetune as Finetune
+    from taer.heads.joint import Joint as Joint
+    from taer.heads.taer import TaER as TaER
+    from taer.memory import GreedyBalanced as GreedyBalanced
+    from taer.memory import Reservoir as Reservoir
+    from taer.stream import class_stream as class_stream

@@ -1,0 +1,59 @@
+"""Parameters of a head: a default, a range, and a line of help, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import field, fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def param(
+    default: Any,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    options: tuple[str, ...] | None = None,
+) -> Any:
+    """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
+    return field(
+        default=default, metadata={"help": help, "at_least": at_least, "above": above, "options": options}
+    )
+
+
+def check_params(head: Any) -> None:
+    """Raise a ValueError that names the first parameter out of its range."""
+    for item in fields(head):
+        value, rule = getattr(head, item.name), item.metadata
+        expected = _expected(item.default, rule)
+        if expected and not _fits(value, item.default, rule):
+            raise ValueError(f"{type(head).__name__}: {item.name} must be {expected}, got {value!r}")
+
+
+def _fits(value: Any, default: Any, rule: Any) -> bool:
+    if rule["options"]:
+        return value in rule["options"]
+    if isinstance(default, bool):
+        return isinstance(value, bool | np.bool_)
+    wanted = Integral if isinstance(default, int) else Real
+    if not isinstance(value, wanted) or isinstance(value, bool) or not np.isfinite(float(value)):
+        return False
+    return not (
+        (rule["at_least"] is not None and value < rule["at_least"])
+        or (rule["above"] is not None and value <= rule["above"])
+    )
+
+
+def _expected(default: Any, rule: Any) -> str:
+    if rule["options"]:
+        return "one of " + ", ".join(map(repr, rule["options"]))
+    if isinstance(default, bool):
+        return "True or False"
+    if not isinstance(default, int | float):
+        return ""
+    kind = "a whole number" if isinstance(default, int) else "a number"
+    if rule["above"] is not None:
+        return f"{kind} above {rule['above']:g}"
+    return kind if rule["at_least"] is None else f"{kind}, {rule['at_least']:g} or more"

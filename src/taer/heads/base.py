@@ -1,0 +1,171 @@
+"""What every head shares: classes that grow, checked input, and calls that either succeed or change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from taer.heads._params import check_params, param
+from taer.heads._validation import check_features, check_labels, generator, row_chunks
+
+
+class Learned(NamedTuple):
+    """A class and the task (counted from 1) in which it was first seen."""
+
+    label: Any
+    task: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """One call of ``partial_fit``. Classes are given by their position in the grown ``classes_``."""
+
+    y: np.ndarray  # of each sample
+    current: np.ndarray  # classes with samples in this task
+    new: np.ndarray  # those of them never seen before
+    old: np.ndarray  # all classes without a sample in this task
+    known: np.ndarray  # where each class that was known before the task is now
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.current) + len(self.old)
+
+    def reseat(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of the classes known before, moved to their new positions; zeros for new classes."""
+        grown = np.zeros((self.n_classes, *rows.shape[1:]), rows.dtype)
+        grown[self.known] = rows
+        return grown
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Head(ClassifierMixin, BaseEstimator):
+    """A scikit-learn classifier whose set of classes grows: one call of ``partial_fit`` is one task.
+
+    A subclass implements ``_learn(X, task)`` and ``_scores(X)``. ``_learn`` replaces fitted arrays and never
+    writes into them, so that a call that fails can be undone.
+    """
+
+    random_state: Any = param(None, "seed of everything random; None for a new one each time")
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Forget everything, then learn ``X, y`` as the first task."""
+        with self._unchanged_on_error():
+            for name in set(vars(self)) - set(self.get_params(deep=False)):
+                delattr(self, name)
+            self._learn_task(X, y, None)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Learn one more task.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Features of the current task. Anything with ``shape``, ``dtype`` and row indexing will do; a
+            memory-mapped array is read in batches.
+        y : array of shape (n_samples,)
+            Labels, new ones or known ones. A class that was known before is current again: its column may
+            move, those of classes without samples here are treated as old.
+        classes : array, optional
+            Accepted as in scikit-learn and checked to contain ``y``; it is not needed.
+        """
+        with self._unchanged_on_error():
+            self._learn_task(X, y, classes)
+        return self
+
+    def _learn_task(self, X: Any, y: Any, classes: Any) -> None:
+        check_params(self)
+        first = not hasattr(self, "classes_")
+        X = check_features(self, X, reset=first)
+        labels = check_labels(y, len(X), None if first else self.classes_)
+        if classes is not None and (unlisted := np.setdiff1d(labels, classes)).size:
+            raise ValueError(f"y has labels that classes lacks: {unlisted[:5].tolist()}")
+        if first:
+            self.classes_, self.learning_order_ = labels[:0], []
+            self.n_tasks_ = 0
+            self._rng = generator(self.random_state)
+        task = self._open_task(labels)
+        self._learn(X, task)
+
+    def _open_task(self, labels: np.ndarray) -> Task:
+        known, present = self.classes_, np.unique(labels)
+        arriving = np.setdiff1d(present, known)
+        self.classes_ = np.union1d(known, present)
+        self.n_tasks_ += 1
+        self.learning_order_ = [
+            *self.learning_order_,
+            *(Learned(label, self.n_tasks_) for label in arriving.tolist()),
+        ]
+        current = np.searchsorted(self.classes_, present)
+        return Task(
+            y=np.searchsorted(self.classes_, labels),
+            current=current,
+            new=np.searchsorted(self.classes_, arriving),
+            old=np.setdiff1d(np.arange(len(self.classes_)), current),
+            known=np.searchsorted(self.classes_, known),
+        )
+
+    @property
+    def _arrival(self) -> np.ndarray:
+        """Position in ``classes_`` of the classes in order of arrival: a number that a class keeps for ever."""
+        return np.searchsorted(self.classes_, np.array([label for label, _ in self.learning_order_]))
+
+    def _learn(self, X: Any, task: Task) -> None:
+        raise NotImplementedError
+
+    def _scores(self, X: np.ndarray) -> np.ndarray:
+        """Scores of a few checked rows for every class of ``classes_``."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        before = dict(vars(self))
+        rng_state = self._rng.bit_generator.state if hasattr(self, "_rng") else None
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            if rng_state is not None:
+                self._rng.bit_generator.state = rng_state
+            raise
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores, one column per class of ``classes_``; one-dimensional for exactly two classes."""
+        scores = np.concatenate(list(self._score_chunks(X)))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Softmax of the scores over the classes seen so far."""
+        return np.concatenate([softmax(scores) for scores in self._score_chunks(X)])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with the highest score."""
+        best = [scores.argmax(axis=1) for scores in self._score_chunks(X)]
+        return self.classes_[np.concatenate(best)]
+
+    def _score_chunks(self, X: Any) -> Iterator[np.ndarray]:
+        check_is_fitted(self)
+        X = check_features(self, X, reset=False)
+        for rows in row_chunks(X, width=max(X.shape[1], len(self.classes_))):
+            yield self._scores(X[rows])
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Softmax over the last axis."""
+    exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exps / exps.sum(axis=-1, keepdims=True)
+
+
+def log_sum_exp(scores: np.ndarray) -> np.ndarray:
+    """Logarithm of the sum of exponentials over the last axis, summed in float64; -inf for no columns."""
+    if not scores.shape[-1]:
+        return np.full(scores.shape[:-1], -np.inf)
+    top = scores.max(axis=-1, keepdims=True)
+    return top[..., 0].astype(np.float64) + np.log(np.exp(scores - top).sum(axis=-1, dtype=np.float64))

@@ -1,0 +1,12 @@
+"""The lower bound: learn each task and do nothing about the past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taer.heads.sgd import SGDHead
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Finetune(SGDHead):
+    """Plain training on the current task: the softmax runs over all seen classes and all columns move."""

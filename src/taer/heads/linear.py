@@ -1,0 +1,90 @@
+"""Heads that are one linear map of the user's features, learned behind a fixed standardisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taer.heads._params import param
+from taer.heads._validation import row_chunks
+from taer.heads.base import Head, Task, log_sum_exp
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearHead(Head):
+    """Scores ``coef_ @ x + intercept_``.
+
+    The columns are learned on ``(x - mean_) / scale_``, a map fixed by the first task. It is folded into
+    ``coef_`` and ``intercept_`` once, when a task ends; rows of classes that did not move are carried over
+    bit by bit.
+    """
+
+    standardize: str = param(
+        "scale",
+        "fixed map learned from the first task: subtract its mean, or also divide by its deviation",
+        options=("none", "center", "scale"),
+    )
+
+    def _fix_map(self, X: Any) -> None:
+        """Learn the map and the type of the arithmetic from the first task; later calls change nothing."""
+        if hasattr(self, "mean_"):
+            return
+        width = X.shape[1]
+        self.mean_, self.scale_ = np.zeros(width), np.ones(width)
+        if self.standardize != "none":
+            self.mean_ = sum(X[rows].sum(axis=0, dtype=np.float64) for rows in row_chunks(X)) / len(X)
+        if self.standardize == "scale":
+            squares = (np.square(X[rows] - self.mean_).sum(axis=0) for rows in row_chunks(X))
+            deviation = np.sqrt(sum(squares) / len(X))
+            self.scale_ = np.where(deviation > 0, deviation, 1.0)
+        dtype = np.result_type(X.dtype, np.float32)  # float64 stays, float16 is too short to learn in
+        self.coef_, self.intercept_ = np.zeros((0, width), dtype), np.zeros(0, dtype)
+
+    def _map(self, X: np.ndarray) -> np.ndarray:
+        """The rows in the space in which columns are learned; a new array of the head's type."""
+        mapped = np.array(X, self.coef_.dtype)
+        if self.mean_.any():
+            mapped -= self.mean_.astype(mapped.dtype)
+        if (self.scale_ != 1).any():
+            mapped *= (1 / self.scale_).astype(mapped.dtype)
+        return mapped
+
+    def _unfold(self, classes: np.ndarray) -> np.ndarray:
+        """Columns of known classes in the mapped space."""
+        return (self.coef_[classes] * self.scale_).astype(self.coef_.dtype)
+
+    def _fold(self, classes: np.ndarray, columns: np.ndarray) -> None:
+        """Store columns of the mapped space as coefficients of the user's features."""
+        coef = columns / self.scale_
+        self.coef_, self.intercept_ = self.coef_.copy(), self.intercept_.copy()
+        self.coef_[classes] = coef
+        self.intercept_[classes] = -coef @ self.mean_
+
+    def _reseat(self, task: Task) -> None:
+        self.coef_, self.intercept_ = task.reseat(self.coef_), task.reseat(self.intercept_)
+
+    def _scores(self, X: np.ndarray) -> np.ndarray:
+        return X.astype(self.coef_.dtype, copy=False) @ self.coef_.T + self.intercept_
+
+    def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
+        """``log Σ exp`` of the scores of some classes: constant while their columns rest."""
+        coef, intercept = self.coef_[classes], self.intercept_[classes]
+        chunks = [
+            log_sum_exp(X[rows].astype(coef.dtype, copy=False) @ coef.T + intercept)
+            for rows in row_chunks(X, width=max(X.shape[1], len(classes)))
+        ]
+        return np.concatenate(chunks)
+
+    def _class_means(self, X: Any, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """Means of the samples of some classes, in the mapped space."""
+        place = np.full(len(self.classes_), -1)
+        place[classes] = np.arange(len(classes))
+        codes = place[y]
+        sums = np.zeros((len(classes), X.shape[1]))
+        for rows in row_chunks(X):
+            members = codes[rows] == np.arange(len(classes))[:, None]
+            sums += members.astype(np.float64) @ X[rows].astype(np.float64)
+        means = sums / np.bincount(codes[codes >= 0], minlength=len(classes))[:, None]
+        return (means - self.mean_) / self.scale_
