@@ -51,8 +51,7 @@ class FeatureSet:
         for split, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
                 raise ValueError(
-                    f"{self.name}: {split} features must be n × d with n labels, "
-                    f"got shapes {x.shape} and {y.shape}"
+                    f"{self.name}: {split} features must be n × d with n labels, got shapes {x.shape} and {y.shape}"
                 )
             if not len(x):
                 raise ValueError(f"{self.name}: the {split} part is empty")
@@ -160,9 +159,9 @@ def _read_safetensors(path: Path) -> FeatureSet:
         classes = tuple(json.loads(meta["classes"]))
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path}: the header has no JSON list of class names") from None
-    arrays = _mapped(path)
+    train_x, train_y, test_x, test_y = _mapped(path)
     meta = {key: value for key, value in meta.items() if key not in ("format", "classes")}
-    return FeatureSet(*arrays, classes=tuple(map(str, classes)), meta=meta, name=path.stem)
+    return FeatureSet(train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta=meta, name=path.stem)
 
 
 def _mapped(path: Path) -> list[np.ndarray]:
@@ -170,13 +169,11 @@ def _mapped(path: Path) -> list[np.ndarray]:
     with path.open("rb") as file:
         header_size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(header_size))
-    arrays = []
+    arrays: list[np.ndarray] = []
     for name in _TENSORS:
         entry = header[name]
         if entry["dtype"] not in _DTYPES:
-            raise ValueError(
-                f"{path}: {name} has type {entry['dtype']}; expected one of {', '.join(_DTYPES)}"
-            )
+            raise ValueError(f"{path}: {name} has type {entry['dtype']}; expected one of {', '.join(_DTYPES)}")
         if 0 in entry["shape"]:
             raise ValueError(f"{path}: {name} is empty")
         start = 8 + header_size + entry["data_offsets"][0]
@@ -201,9 +198,7 @@ def _read_npz(path: Path) -> FeatureSet:
     if unknown := sorted(set(np.unique(test_y)) - set(classes)):
         raise ValueError(f"{path}: test labels that the training part lacks: {unknown[:5]}")
     test_y = np.searchsorted(classes, test_y)
-    return FeatureSet(
-        train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta={}, name=path.stem
-    )
+    return FeatureSet(train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta={}, name=path.stem)
 
 
 def _digits() -> FeatureSet:
