@@ -45,3 +45,6 @@ def main(arguments: list[str] | None = None) -> None:
 def _fail(message: str) -> None:
     print(f"taer: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)
+
+
+from taer.cli import extract as _extract  # noqa: E402, F401  (each module adds its commands to the app)
