@@ -84,8 +84,8 @@ def extract(
         bar.remove_task(task)
     skipped = int(features.meta.get("skipped", 0))
     print(
-        f"{out}: {len(features.train_x)} train, {len(features.test_x)} test, {len(features.classes)} classes, "
-        f"{features.n_features} features"
+        f"{out}: {len(features.train_x)} train, {len(features.test_x)} test, "
+        f"{len(features.classes)} classes, {features.n_features} features"
         + (f", {skipped} unreadable left out" if skipped else "")
         + ("" if computed else " (already there, nothing to do)")
     )
@@ -116,6 +116,4 @@ def backbones() -> None:
     if not console.is_terminal:
         console.width = 200  # whole lines for whoever reads the output of a pipe
     console.print(table)
-    print(
-        "\nAlso hf:owner/model or hf:path/to/folder (images: transformers; texts: sentence encoders), and .onnx files."
-    )
+    print("\nAlso hf:owner/model or hf:path/to/folder, for images and for texts, and .onnx files for images.")

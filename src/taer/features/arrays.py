@@ -1,4 +1,4 @@
-"""Feature sets from what users already have: arrays, ``.npz``, ``.npy``, and Parquet with an embedding column."""
+"""Feature sets from what users already have: arrays, ``.npz``, ``.npy``, Parquet with embeddings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def features_from_arrays(
     --------
     >>> import numpy as np, taer
     >>> X = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
-    >>> pets = taer.features_from_arrays(X[:4], ["cat", "dog", "cat", "dog"], X[4:], ["dog", "cat"], name="pets")
+    >>> pets = taer.features_from_arrays(X[:4], ["cat", "dog", "cat", "dog"], X[4:], ["dog", "cat"])
     >>> pets.classes, pets.train_y.tolist(), pets.test_y.tolist()
     (('cat', 'dog'), [0, 1, 0, 1], [1, 0])
     """

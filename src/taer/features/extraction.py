@@ -9,7 +9,7 @@ import os
 import shutil
 import zipfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -47,8 +47,9 @@ def extract(
 ) -> FeatureSet:
     """Run a frozen backbone over a data set, once, and keep its features in one file.
 
-    Finished chunks lie in ``OUT.parts`` until the file is whole: stopped in any way, the same call goes on where it
-    was, and the file is the same bit for bit. When ``out`` already holds these features nothing is computed.
+    Finished chunks lie in ``OUT.parts`` until the file is whole: stopped in any way, the same call goes on
+    where it was, and the file is the same bit for bit. When ``out`` already holds these features nothing is
+    computed.
 
     Parameters
     ----------
@@ -225,7 +226,9 @@ class _Unreadable:
     why: str
 
 
-def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int) -> Iterator[Any]:
+def _prepared(
+    wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int
+) -> Generator[Any]:
     """Items in order, read and prepared by a thread a core while the backbone works on earlier ones."""
 
     def read(part: Part, row: int) -> Any:

@@ -93,9 +93,9 @@ class FeatureSet:
 def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
     """Read a feature set from a file or folder, or the embedded default for ``None``.
 
-    A ``.safetensors`` file is the project's own format. An ``.npz`` file has the arrays ``X_train, y_train, X_test,
-    y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``, ``label`` and
-    ``split`` (train or test). In all three the labels may be names.
+    A ``.safetensors`` file is the project's own format. An ``.npz`` file has the arrays ``X_train, y_train,
+    X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
+    ``label`` and ``split`` (train or test). In all three the labels may be names.
 
     Examples
     --------
@@ -154,10 +154,10 @@ Tensor = tuple[tuple[int, ...], np.dtype[Any], Iterable[np.ndarray]]
 def write_feature_file(
     path: Path, meta: Mapping[str, str], classes: Sequence[str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Write a feature file from pieces, so that it may be larger than the memory; it appears whole or not at all.
+    """Write a feature file from pieces, so that it may be larger than the memory; it appears whole or not.
 
-    A tensor is its shape, its type and its rows in order. The layout is that of safetensors: the length of the
-    header, the header in JSON, the bytes of the tensors.
+    A tensor is its shape, its type and its rows in order. The layout is that of safetensors: the length of
+    the header, the header in JSON, the bytes of the tensors.
     """
     codes = {np.dtype(kind): code for code, kind in _DTYPES.items()}
     header: dict[str, Any] = {
@@ -217,9 +217,11 @@ def _read_safetensors(path: Path) -> FeatureSet:
         classes = tuple(json.loads(meta["classes"]))
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path}: the header has no JSON list of class names") from None
-    arrays = _mapped(path)
+    train_x, train_y, test_x, test_y = _mapped(path)
     meta = {key: value for key, value in meta.items() if key not in ("format", "classes")}
-    return FeatureSet(*arrays, classes=tuple(map(str, classes)), meta=meta, name=path.stem)
+    return FeatureSet(
+        train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta=meta, name=path.stem
+    )
 
 
 def _mapped(path: Path) -> list[np.ndarray]:
@@ -227,7 +229,7 @@ def _mapped(path: Path) -> list[np.ndarray]:
     with path.open("rb") as file:
         header_size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(header_size))
-    arrays = []
+    arrays: list[np.ndarray] = []
     for name in _TENSORS:
         entry = header[name]
         if entry["dtype"] not in _DTYPES:

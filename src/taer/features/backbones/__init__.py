@@ -33,7 +33,8 @@ def find_backbone(name: str, kind: Kind, weights: Path | None = None) -> Backbon
         backbone = find_onnx(Path(name))
     else:
         raise ValueError(
-            f"{name}: not a backbone. Expected {', '.join(NAMED)}, hf:owner/model, hf:path/to/folder, or a .onnx file"
+            f"{name}: not a backbone. Expected {', '.join(NAMED)}, hf:owner/model, hf:path/to/folder, "
+            "or a .onnx file"
         )
     if backbone.kind != kind:
         fitting = [entry.name for entry in NAMED.values() if entry.kind == kind]

@@ -25,7 +25,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Backbone:
-    """A frozen model that has been found, but not loaded yet: finding out that nothing is to be done is cheap."""
+    """A frozen model, found but not loaded yet: that nothing is to be done shows before the heavy work."""
 
     name: str
     kind: Kind
@@ -37,10 +37,11 @@ class Backbone:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Resize, then crop the centre, on 8-bit pixels with Pillow's filters; mean and deviation are of pixels in 0 … 1.
+    """Resize, then crop the centre, on 8-bit pixels with Pillow's filters.
 
-    ``resize`` is the length of the shorter side, or (height, width); ``crop`` is (height, width). The margins of a
-    crop that cannot be centred are rounded as torchvision does, or cut as transformers does.
+    ``resize`` is the length of the shorter side, or (height, width); ``crop`` is (height, width). The margins
+    of a crop that cannot be centred are rounded as torchvision does, or cut as transformers does. Mean and
+    deviation are of pixels in 0 … 1; the encoder applies them.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Running an image network: onnxruntime on the CPU, torch on a GPU.
 
-On the CPU a network is exported once and run by onnxruntime, which folds batch norms and picks better kernels:
-`benchmarks/extraction.py` has the figures. Every batch is padded to the same shape, so that what comes out for an
-image never depends on how many others were in its batch.
+On the CPU a network is exported once and run by onnxruntime, which folds batch norms and picks better
+kernels: `benchmarks/extraction.py` has the figures. Every batch is padded to the same shape, so that what
+comes out for an image never depends on how many others were in its batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ def image_encoder(
     network: nn.Module, shape: tuple[int, int], mean: Sequence[float], std: Sequence[float]
 ) -> Encoder:
     """The fastest way here to run a network that takes normalised images, fed with 8-bit pixels."""
-    torch = require("torch", "images")
     device = torch_device()
     module = _from_pixels(network, mean, std).eval()
     if device == "cpu" and find_spec("onnxruntime") and find_spec("onnxscript"):
@@ -120,8 +119,10 @@ def _from_pixels(network: nn.Module, mean: Sequence[float], std: Sequence[float]
         def __init__(self) -> None:
             super().__init__()
             self.network = network
-            for name, values in (("mean", mean), ("std", std)):
-                self.register_buffer(name, torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1))
+            self.mean, self.std = (
+                torch.nn.Buffer(torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1))
+                for values in (mean, std)
+            )
 
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
             scaled = pixels.permute(0, 3, 1, 2).float() / 255

@@ -27,7 +27,7 @@ def model_folder(name: str) -> Path:
     except Exception as error:  # the hub's many ways of not answering
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"hf:{name} is no local folder, and could not be downloaded from the Hugging Face hub ({reason}). "
+            f"hf:{name} is no local folder, and could not be downloaded from the hub ({reason}). "
             "Fetch the model's folder on another machine and pass it as hf:path/to/folder, "
             "or use efficientnet-lite0 (images) or minilm (texts), whose weights come with pip"
         ) from None
@@ -76,7 +76,7 @@ def read_transform(folder: Path) -> ImageTransform:
         raise ValueError(f"{folder}: its preprocessor_config.json was not understood ({reason})") from None
 
     def setting(name: str) -> Any:
-        value = getattr(processor, name, None)
+        value: Any = getattr(processor, name, None)
         return dict(value) if hasattr(value, "keys") else value
 
     if setting("do_rescale") is False or abs(float(setting("rescale_factor") or 0) * 255 - 1) > 1e-4:
@@ -118,7 +118,7 @@ def _side(size: dict[str, int | None] | None) -> int | tuple[int, int] | None:
 
 
 def _pooled(folder: Path) -> nn.Module:
-    """The model with one vector an image: what it projects images to (CLIP, SigLIP), its class token, or its pool."""
+    """The model with one vector an image: its projection (CLIP, SigLIP), its class token, or its pool."""
     import torch
     from transformers import AutoModel
     from transformers.utils import logging

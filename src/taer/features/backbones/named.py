@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _AUGREG = ImageTransform(248, (224, 224), "bicubic", *_HALF)
+_ALTERNATIVE = "or use --backbone efficientnet-lite0, whose weights come with pip"
 _RESNET_URL = "https://download.pytorch.org/models/resnet18-5c106cde.pth"
 
 
@@ -101,8 +102,8 @@ def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
         except Exception as error:  # the hub's many ways of not answering
             raise ValueError(
                 f"vit-{name}: its weights could not be downloaded from the Hugging Face hub "
-                f"({' '.join(str(error).split())[:150]}). Fetch model.safetensors of {repository} on another machine "
-                "and pass it with --weights, or use --backbone efficientnet-lite0, whose weights come with pip"
+                f"({' '.join(str(error).split())[:150]}). Fetch model.safetensors of {repository} "
+                f"on another machine and pass it with --weights, {_ALTERNATIVE}"
             ) from None
 
     def here() -> bool:
@@ -128,8 +129,7 @@ def _resnet18() -> Named:
             "resnet18",
             _RESNET_URL,
             "sha256:5c106cde",
-            "Fetch it on another machine and pass it with --weights, "
-            "or use --backbone efficientnet-lite0, whose weights come with pip",
+            f"Fetch it on another machine and pass it with --weights, {_ALTERNATIVE}",
         )
 
     def here() -> bool:
@@ -170,7 +170,7 @@ def efficientnet_features(side: int) -> nn.Module:
 
     package: Any = require("efficientnet_lite_pytorch", "images")
 
-    class Pooled(package.EfficientNet):  # type: ignore[misc,name-defined]
+    class Pooled(package.EfficientNet):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return self.extract_features(images).mean((2, 3))
 

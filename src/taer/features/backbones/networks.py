@@ -1,4 +1,4 @@
-"""The paper's two architectures, without their classifiers, with the parameter names of the published weights."""
+"""The paper's two architectures without classifiers, named as in the published weights."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from torch.nn import functional
 
 
 class VisionTransformer(nn.Module):
-    """ViT with 16 × 16 patches on 224 × 224 pixels; parameters are named as in timm. Gives the class token after
-    the last norm.
+    """ViT with 16 × 16 patches on 224 × 224 pixels, up to the class token after the last norm.
+
+    Parameters are named as in timm.
     """
 
     def __init__(self, width: int, heads: int, depth: int = 12) -> None:

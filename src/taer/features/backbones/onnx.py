@@ -17,9 +17,9 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 def find_onnx(path: Path) -> Backbone:
     """A model whose first input is a batch of images, n × 3 × height × width in float32.
 
-    A ``preprocessor_config.json`` next to the file says what the images should look like, as in the folders that
-    Hugging Face's exporters write; without one it is ImageNet's usual: resize to 8/7 of the input, crop, ImageNet's
-    mean and deviation. The feature is the first output: pooled over positions, or its first token.
+    A ``preprocessor_config.json`` next to the file says what the images should look like, as in the folders
+    that Hugging Face's exporters write; without one it is ImageNet's usual: resize to 8/7 of the input, crop,
+    ImageNet's mean and deviation. The feature is the first output, pooled over positions or its first token.
     """
     encoder = OnnxEncoder(path, CPU_BATCH)  # cheap to open, and only the file knows its shape
     shape = list(encoder.inputs[0].shape)

@@ -33,7 +33,7 @@ def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
 
 
 def _recipe(folder: Path) -> tuple[str, bool, int]:
-    """Pooling, whether vectors have unit length, and the longest text, in the files of sentence-transformers."""
+    """Pooling, whether vectors have unit length, and the longest text, as sentence-transformers says."""
     modules, pooling, normalise = folder / "modules.json", "mean", False
     if modules.is_file():
         for module in read_json(modules):

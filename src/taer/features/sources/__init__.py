@@ -44,6 +44,6 @@ def open_source(
     if path.is_file() and path.suffix in (".csv", ".parquet"):
         return open_texts(path, text_column or "text", label_column or "label", split_column, test_fraction)
     raise ValueError(
-        f"{name}: not a data set. Expected {', '.join(_NAMED)}, a folder of images, a .csv or .parquet table of "
-        "texts, or hf:owner/name"
+        f"{name}: not a data set. Expected {', '.join(_NAMED)}, a folder of images, "
+        "a .csv or .parquet table of texts, or hf:owner/name"
     )

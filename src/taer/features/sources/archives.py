@@ -33,8 +33,8 @@ def download(name: str, url: str, checksum: str, remedy: str) -> Path:
     if not found.startswith(expected):
         path.unlink()
         raise ValueError(
-            f"{name}: what {url} sent is damaged or has changed: expected {algorithm} {expected}, found {found}. "
-            f"The file was removed; try again, or: {remedy}"
+            f"{name}: what {url} sent is damaged or has changed: "
+            f"expected {algorithm} {expected}, found {found}. The file was removed; try again, or: {remedy}"
         )
     return path
 

@@ -20,7 +20,7 @@ Kind = Literal["image", "text"]
 
 @dataclass(frozen=True)
 class Part:
-    """The training or the test part: labels, and how to read one item; ``read`` is called from many threads."""
+    """The training or the test part. ``read`` gives one item, and is called from many threads."""
 
     labels: np.ndarray
     read: Callable[[int], Any]
@@ -96,10 +96,10 @@ def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: fl
     if not 0 < test_fraction < 1:
         raise ValueError(f"the test fraction must lie between 0 and 1, got {test_fraction}")
     order = sorted(range(len(names)), key=lambda row: hashlib.sha256(names[row].encode()).digest())
-    labels = np.asarray(labels)
+    classes = np.asarray(labels)
     chosen = np.zeros(len(names), bool)
-    for label in np.unique(labels):
-        rows = [row for row in order if labels[row] == label]
+    for label in np.unique(classes):
+        rows = [row for row in order if classes[row] == label]
         if len(rows) < 2:
             raise ValueError(
                 f"a class with a single item cannot be split ({names[rows[0]]}); add more or remove it"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import pickle
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,8 +21,6 @@ REMEDY = (
     "or the folder it unpacks to, with --root"
 )
 _ROW = 2 + 3 * 32 * 32  # coarse label, fine label, then the red, green and blue planes
-
-Read = Callable[[str], bytes]
 
 
 def open_cifar100(root: Path | None) -> Source:
@@ -98,7 +95,7 @@ class _ArraysOnly(pickle.Unpickler):
     A pickle is a program: it may name any function and call it. CIFAR's need just these three names.
     """
 
-    _ALLOWED = {
+    _ALLOWED: ClassVar = {
         ("multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
         ("numpy", "ndarray"): np.ndarray,
         ("numpy", "dtype"): np.dtype,

@@ -13,7 +13,7 @@ REMEDY = "Fetch CUB_200_2011.tgz on another machine and pass it, or the folder i
 
 
 def open_cub200(root: Path | None) -> Source:
-    """Birds of 200 species, numbered as in ``classes.txt``; ``train_test_split.txt`` says which are for training."""
+    """Birds of 200 species, numbered as in ``classes.txt``, split as ``train_test_split.txt`` says."""
     path = root or download("cub200", URL, CHECKSUM, REMEDY)
     folder = unpacked(path, "cub200") if path.is_file() else path
     if (folder / "CUB_200_2011").is_dir():

@@ -12,7 +12,7 @@ _SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", 
 
 
 def open_folder(root: Path, test_fraction: float | None) -> Source:
-    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` and the share of it that is for test."""
+    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` of which a share is for test."""
     if (root / "train").is_dir() and (root / "test").is_dir():
         if test_fraction is not None:
             raise ValueError(f"{root}: already has train/ and test/; leave --test-fraction out")
