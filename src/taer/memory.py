@@ -24,7 +24,7 @@ class Memory:
         if capacity < 0:
             raise ValueError(f"a memory cannot hold {capacity} samples")
         self.capacity = int(capacity)
-        self.X: np.ndarray | None = None
+        self.X: Any = None  # rows, once there are any
         self.y = np.empty(0, np.int64)
         self.extra: dict[str, np.ndarray] = {}
         self.seen = 0  # samples offered so far
@@ -60,9 +60,7 @@ class Memory:
         """Which of the stored samples followed by the offered ones are kept, by number."""
         raise NotImplementedError
 
-    def draw(
-        self, size: int, times: int, rng: np.random.Generator, among: np.ndarray | None = None
-    ) -> np.ndarray:
+    def draw(self, size: int, times: int, rng: np.random.Generator, among: np.ndarray | None = None) -> np.ndarray:
         """``times`` independent samples without replacement, as row numbers: ``(times, min(size, rows))``."""
         rows = np.arange(len(self)) if among is None else among
         if size >= len(rows):
@@ -88,9 +86,7 @@ class Memory:
         memory = cls(int(arrays["capacity"]))
         memory.seen = int(arrays["seen"])
         memory.X, memory.y = arrays.get("X"), arrays["y"]
-        memory.extra = {
-            name.removeprefix("extra."): a for name, a in arrays.items() if name.startswith("extra.")
-        }
+        memory.extra = {name.removeprefix("extra."): a for name, a in arrays.items() if name.startswith("extra.")}
         return memory
 
 

@@ -47,4 +47,4 @@ def _fail(message: str) -> None:
     sys.exit(2)
 
 
-from taer.cli import extract as _extract  # noqa: E402, F401  (each module adds its commands to the app)
+from taer.cli import extract, run  # noqa: E402, F401  (each registers its commands)

@@ -81,9 +81,7 @@ def read_npy(path: Path) -> FeatureSet:
     for name in _NAMES:
         file = folder / f"{name}.npy"
         if not file.is_file():
-            raise ValueError(
-                f"{folder}: lacks {file.name}; expected {', '.join(f'{key}.npy' for key in _NAMES)}"
-            )
+            raise ValueError(f"{folder}: lacks {file.name}; expected {', '.join(f'{key}.npy' for key in _NAMES)}")
         try:
             arrays.append(np.load(file, mmap_mode="r", allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
@@ -120,9 +118,7 @@ def read_parquet(path: Path) -> FeatureSet:
     if strange := sorted(set(splits.tolist()) - {"train", "test"}):
         raise ValueError(f"{path}: split must say train or test, got {', '.join(map(str, strange[:5]))}")
     vectors, train = values.reshape(len(column), width), splits == "train"
-    return features_from_arrays(
-        vectors[train], labels[train], vectors[~train], labels[~train], name=path.stem
-    )
+    return features_from_arrays(vectors[train], labels[train], vectors[~train], labels[~train], name=path.stem)
 
 
 def _floating(values: Any) -> np.ndarray:

@@ -103,9 +103,7 @@ def extract(
     out.parent.mkdir(parents=True, exist_ok=True)
     encoder = model.load()
     parts_folder = Path(f"{out}.parts")
-    job = _Job(
-        data, model, encoder, parts_folder / _hash(chunks_key, encoder.engine)[:16], skip_bad, progress
-    )
+    job = _Job(data, model, encoder, parts_folder / _hash(chunks_key, encoder.engine)[:16], skip_bad, progress)
     job.run()
     job.assemble(
         out,
@@ -226,9 +224,7 @@ class _Unreadable:
     why: str
 
 
-def _prepared(
-    wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int
-) -> Generator[Any]:
+def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int) -> Generator[Any]:
     """Items in order, read and prepared by a thread a core while the backbone works on earlier ones."""
 
     def read(part: Part, row: int) -> Any:

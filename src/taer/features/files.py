@@ -52,8 +52,7 @@ class FeatureSet:
         for split, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
                 raise ValueError(
-                    f"{self.name}: {split} features must be n × d with n labels, "
-                    f"got shapes {x.shape} and {y.shape}"
+                    f"{self.name}: {split} features must be n × d with n labels, got shapes {x.shape} and {y.shape}"
                 )
             if not len(x):
                 raise ValueError(f"{self.name}: the {split} part is empty")
@@ -160,9 +159,7 @@ def write_feature_file(
     the header, the header in JSON, the bytes of the tensors.
     """
     codes = {np.dtype(kind): code for code, kind in _DTYPES.items()}
-    header: dict[str, Any] = {
-        "__metadata__": {**meta, "format": FORMAT, "classes": json.dumps(list(classes))}
-    }
+    header: dict[str, Any] = {"__metadata__": {**meta, "format": FORMAT, "classes": json.dumps(list(classes))}}
     end = 0
     order = sorted(_TENSORS, key=lambda name: -tensors[name][1].itemsize)  # so that every tensor is aligned
     for name in order:
@@ -219,9 +216,7 @@ def _read_safetensors(path: Path) -> FeatureSet:
         raise ValueError(f"{path}: the header has no JSON list of class names") from None
     train_x, train_y, test_x, test_y = _mapped(path)
     meta = {key: value for key, value in meta.items() if key not in ("format", "classes")}
-    return FeatureSet(
-        train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta=meta, name=path.stem
-    )
+    return FeatureSet(train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta=meta, name=path.stem)
 
 
 def _mapped(path: Path) -> list[np.ndarray]:
@@ -233,9 +228,7 @@ def _mapped(path: Path) -> list[np.ndarray]:
     for name in _TENSORS:
         entry = header[name]
         if entry["dtype"] not in _DTYPES:
-            raise ValueError(
-                f"{path}: {name} has type {entry['dtype']}; expected one of {', '.join(_DTYPES)}"
-            )
+            raise ValueError(f"{path}: {name} has type {entry['dtype']}; expected one of {', '.join(_DTYPES)}")
         if 0 in entry["shape"]:
             raise ValueError(f"{path}: {name} is empty")
         start = 8 + header_size + entry["data_offsets"][0]

@@ -18,9 +18,7 @@ def param(
     options: tuple[str, ...] | None = None,
 ) -> Any:
     """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
-    return field(
-        default=default, metadata={"help": help, "at_least": at_least, "above": above, "options": options}
-    )
+    return field(default=default, metadata={"help": help, "at_least": at_least, "above": above, "options": options})
 
 
 def check_params(head: Any) -> None:
@@ -38,7 +36,7 @@ def _fits(value: Any, default: Any, rule: Any) -> bool:
     if isinstance(default, bool):
         return isinstance(value, bool | np.bool_)
     wanted = Integral if isinstance(default, int) else Real
-    if not isinstance(value, wanted) or isinstance(value, bool) or not np.isfinite(float(value)):
+    if isinstance(value, bool) or not isinstance(value, wanted) or not np.isfinite(float(value)):
         return False
     return not (
         (rule["at_least"] is not None and value < rule["at_least"])

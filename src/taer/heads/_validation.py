@@ -61,9 +61,7 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
         kinds = {str if isinstance(label, str) else type(label) for label in y}
         if kinds != {str}:
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise ValueError(
-                f"Unknown label type: labels must all be strings or all be integers, got {names}"
-            )
+            raise ValueError(f"Unknown label type: labels must all be strings or all be integers, got {names}")
         y = y.astype(str)
     if y.dtype.kind == "f":
         if not np.isfinite(y).all():
@@ -73,9 +71,7 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
     elif y.dtype.kind not in "biuU":
         raise ValueError(f"Unknown label type: {y.dtype}. A label must be a string or a whole number")
     if known is not None and len(known) and _kind(known) != _kind(y):
-        raise ValueError(
-            f"labels were {_kind(known)} so far and are {_kind(y)} now; they are never converted"
-        )
+        raise ValueError(f"labels were {_kind(known)} so far and are {_kind(y)} now; they are never converted")
     return y
 
 
@@ -84,7 +80,7 @@ def _kind(labels: np.ndarray) -> str:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """A generator from a seed, a generator (copied state goes on) or scikit-learn's RandomState."""
+    """A generator from a seed, a generator or a RandomState (of which a seed is drawn)."""
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(np.iinfo(np.int32).max)
     return np.random.default_rng(random_state)

@@ -1,4 +1,4 @@
-"""What every head shares: classes that grow, checked input, and calls that either succeed or change nothing."""
+"""What every head shares: classes that grow, checked input, calls that succeed or change nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Head(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn ``X, y`` as the first task."""
         with self._unchanged_on_error():
-            for name in set(vars(self)) - set(self.get_params(deep=False)):
+            for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)
             self._learn_task(X, y, None)
         return self
@@ -87,9 +87,10 @@ class Head(ClassifierMixin, BaseEstimator):
         if classes is not None and (unlisted := np.setdiff1d(labels, classes)).size:
             raise ValueError(f"y has labels that classes lacks: {unlisted[:5].tolist()}")
         if first:
-            self.classes_, self.learning_order_ = labels[:0], []
+            self.classes_: np.ndarray = labels[:0]
+            self.learning_order_: list[Learned] = []
             self.n_tasks_ = 0
-            self._rng = generator(self.random_state)
+            self._rng_ = generator(self.random_state)
         task = self._open_task(labels)
         self._learn(X, task)
 
@@ -113,7 +114,7 @@ class Head(ClassifierMixin, BaseEstimator):
 
     @property
     def _arrival(self) -> np.ndarray:
-        """Position in ``classes_`` of the classes in order of arrival: a number that a class keeps for ever."""
+        """Positions in ``classes_`` in order of arrival; a class's number in that order never changes."""
         return np.searchsorted(self.classes_, np.array([label for label, _ in self.learning_order_]))
 
     def _learn(self, X: Any, task: Task) -> None:
@@ -126,14 +127,13 @@ class Head(ClassifierMixin, BaseEstimator):
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
         before = dict(vars(self))
-        rng_state = self._rng.bit_generator.state if hasattr(self, "_rng") else None
+        rng_state = self._rng_.bit_generator.state if hasattr(self, "_rng_") else None
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__ = before
             if rng_state is not None:
-                self._rng.bit_generator.state = rng_state
+                self._rng_.bit_generator.state = rng_state
             raise
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from taer.heads.base import Task
-from taer.heads.sgd import Samples, SGDHead
+from taer.heads.sgd import SGDHead
 from taer.memory import Everything
 
 
@@ -22,10 +22,8 @@ class Joint(SGDHead):
 
     def _learn(self, X: Any, task: Task) -> None:
         memory = copy.copy(self.memory_) if self.n_tasks_ > 1 else Everything()
-        memory.add(X, np.argsort(self._arrival)[task.y], self._rng)
-        self.memory_ = memory
+        memory.add(X, np.argsort(self._arrival)[task.y], self._rng_)
+        self.memory_: Everything = memory
         everything = np.arange(task.n_classes)
-        anew = Task(
-            self._arrival[memory.y], current=everything, new=everything, old=task.old[:0], known=task.known
-        )
+        anew = Task(self._arrival[memory.y], current=everything, new=everything, old=task.old[:0], known=task.known)
         super()._learn(memory.X, anew)

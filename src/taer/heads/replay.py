@@ -39,9 +39,7 @@ class ReplayHead(SGDHead):
     def _samples(self, X: Any, task: Task) -> tuple[Samples, Samples | None]:
         moving = self._moving(task)
         resting = np.setdiff1d(np.arange(task.n_classes), moving)
-        column = np.full(
-            task.n_classes, len(moving)
-        )  # resting classes share the column after the moving ones
+        column = np.full(task.n_classes, len(moving))  # resting classes share the column after the moving ones
         column[moving] = np.arange(len(moving))
 
         def constants(X: Any, classes: np.ndarray) -> dict[str, np.ndarray]:
@@ -54,13 +52,13 @@ class ReplayHead(SGDHead):
         if self.n_tasks_ == 1:
             self.memory_ = GreedyBalanced(self.memory_size)
         classes = self._arrival[self.memory_.y]
-        self._replayed = np.flatnonzero(~np.isin(classes, task.current))  # a class that returns sits out
-        if not len(self._replayed):
+        self._replayed_ = np.flatnonzero(~np.isin(classes, task.current))  # a class that returns sits out
+        if not len(self._replayed_):
             return current, None
         return current, Samples(self._map(self.memory_.X), constants(self.memory_.X, classes))
 
     def _draw(self, times: int) -> np.ndarray:
-        return self.memory_.draw(self.replay_batch_size, times, self._rng, among=self._replayed)
+        return self.memory_.draw(self.replay_batch_size, times, self._rng_, among=self._replayed_)
 
     def _score_gradient(self, scores: np.ndarray, batch: Batch) -> np.ndarray:
         target, weight = batch.constants["target"], batch.weight
@@ -72,5 +70,5 @@ class ReplayHead(SGDHead):
     def _remember(self, X: Any, task: Task) -> None:
         memory = copy.copy(self.memory_)
         memory.capacity = self.memory_size
-        memory.add(X, np.argsort(self._arrival)[task.y], self._rng)
+        memory.add(X, np.argsort(self._arrival)[task.y], self._rng_)
         self.memory_ = memory

@@ -95,7 +95,7 @@ class SGDHead(LinearHead):
         if self.init == "zero" or (self.init_tasks == "first" and self.n_tasks_ > 1):
             return np.zeros(shape)
         if self.init == "uniform":
-            return self._rng.uniform(-1, 1, shape) / np.sqrt(shape[1])
+            return self._rng_.uniform(-1, 1, shape) / np.sqrt(shape[1])
         means = self._class_means(X, task.y, task.new)
         if self.init == "mean":
             return means
@@ -112,11 +112,9 @@ class SGDHead(LinearHead):
                     gradient = self._score_gradient(batch.rows @ columns.T, batch)
                     columns -= self.lr * (gradient.T @ batch.rows)
 
-    def _batches(
-        self, current: Samples, replay: Samples | None, weights: tuple[float, float]
-    ) -> Iterator[Batch]:
+    def _batches(self, current: Samples, replay: Samples | None, weights: tuple[float, float]) -> Iterator[Batch]:
         """One epoch in random order; the last, smaller batch is kept."""
-        order = self._rng.permutation(len(current))
+        order = self._rng_.permutation(len(current))
         whole = len(order) - len(order) % self.batch_size
         steps = max(1, _BLOCK // (2 * self.batch_size * current.X.shape[1]))
         for start in range(0, whole, steps * self.batch_size):

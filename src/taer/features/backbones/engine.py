@@ -84,9 +84,7 @@ class OnnxEncoder:
                 model if isinstance(model, bytes) else str(model), options, providers=_providers(runtime)
             )
         except Exception as error:  # onnxruntime's own family
-            raise ValueError(
-                f"{model if isinstance(model, Path) else 'model'}: onnxruntime: {error}"
-            ) from None
+            raise ValueError(f"{model if isinstance(model, Path) else 'model'}: onnxruntime: {error}") from None
         self.inputs = self._session.get_inputs()
         self.batch_size = batch_size
         self.engine = f"onnxruntime {runtime.__version__} on {self._session.get_providers()[0]}"

@@ -65,9 +65,7 @@ def find_vision_model(name: str) -> Backbone:
 def read_transform(folder: Path) -> ImageTransform:
     """What the image processor of a model does, as a transform on 8-bit pixels."""
     if not (folder / "preprocessor_config.json").is_file():
-        raise ValueError(
-            f"{folder}: no preprocessor_config.json, so nobody knows what images this model expects"
-        )
+        raise ValueError(f"{folder}: no preprocessor_config.json, so nobody knows what images this model expects")
     transformers = require("transformers", "images")
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
@@ -80,9 +78,7 @@ def read_transform(folder: Path) -> ImageTransform:
         return dict(value) if hasattr(value, "keys") else value
 
     if setting("do_rescale") is False or abs(float(setting("rescale_factor") or 0) * 255 - 1) > 1e-4:
-        raise ValueError(
-            f"{folder}: images are expected to be scaled by 1/255, got {setting('rescale_factor')}"
-        )
+        raise ValueError(f"{folder}: images are expected to be scaled by 1/255, got {setting('rescale_factor')}")
     size, crop = setting("size") or {}, setting("crop_size") if setting("do_center_crop") else None
     square = _side(size)
     resize: int | tuple[int, int] | None = square

@@ -133,10 +133,7 @@ def _resnet18() -> Named:
         )
 
     def here() -> bool:
-        return (
-            bool(find_spec("pooch"))
-            and (cache_folder() / "resnet18" / _RESNET_URL.rpartition("/")[2]).is_file()
-        )
+        return bool(find_spec("pooch")) and (cache_folder() / "resnet18" / _RESNET_URL.rpartition("/")[2]).is_file()
 
     transform = ImageTransform(256, (224, 224), "bilinear", *_IMAGENET)
     find = _network_backbone("resnet18", transform, "global average pool", _RESNET_URL, build, fetch)

@@ -32,9 +32,7 @@ def find_onnx(path: Path) -> Backbone:
         transform = read_transform(path.parent)
     else:
         height, width = (side if isinstance(side, int) else 224 for side in shape[2:])
-        transform = ImageTransform(
-            round(max(height, width) * 8 / 7), (height, width), "bilinear", _MEAN, _STD
-        )
+        transform = ImageTransform(round(max(height, width) * 8 / 7), (height, width), "bilinear", _MEAN, _STD)
     if isinstance(shape[0], int):
         encoder.batch_size = shape[0]
 
@@ -50,9 +48,7 @@ class _Normalised:
 
     def __init__(self, encoder: OnnxEncoder, transform: ImageTransform) -> None:
         self._encoder = encoder
-        mean, std = (
-            np.array(values, np.float32).reshape(1, 3, 1, 1) for values in (transform.mean, transform.std)
-        )
+        mean, std = (np.array(values, np.float32).reshape(1, 3, 1, 1) for values in (transform.mean, transform.std))
         self._scale, self._shift = 1 / (255 * std), mean / std
         self.batch_size, self.engine = encoder.batch_size, encoder.engine
 

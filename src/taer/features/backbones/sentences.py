@@ -42,9 +42,7 @@ def _recipe(folder: Path) -> tuple[str, bool, int]:
             if kind == "Pooling":
                 settings = read_json(folder / module["path"] / "config.json")
                 chosen = [
-                    key
-                    for key, value in settings.items()
-                    if key.startswith("pooling_mode_") and value is True
+                    key for key, value in settings.items() if key.startswith("pooling_mode_") and value is True
                 ]
                 chosen = chosen or [f"pooling_mode_{settings.get('pooling_mode')}"]
                 names = {"pooling_mode_mean_tokens": "mean", "pooling_mode_mean": "mean"}

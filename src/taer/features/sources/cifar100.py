@@ -114,7 +114,5 @@ def _unpickle(data: bytes, where: str) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle can fail in any way
         raise ValueError(f"{where}: not a CIFAR-100 file: {error}") from None
     if not isinstance(content, dict):
-        raise ValueError(
-            f"{where}: not a CIFAR-100 file: expected a dictionary, got {type(content).__name__}"
-        )
+        raise ValueError(f"{where}: not a CIFAR-100 file: expected a dictionary, got {type(content).__name__}")
     return content

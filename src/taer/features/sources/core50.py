@@ -37,9 +37,7 @@ def open_core50(root: Path | None) -> Source:
         return _part(path, [names[row] for row in rows], [places[row][1] - 1 for row in rows], read)
 
     classes = tuple(f"{_CATEGORIES[item // 5]} {item % 5 + 1}" for item in range(50))
-    return Source(
-        "core50", "image", classes, part(False), part(True), content, "CC BY 4.0, Lomonaco and Maltoni"
-    )
+    return Source("core50", "image", classes, part(False), part(True), content, "CC BY 4.0, Lomonaco and Maltoni")
 
 
 def _part(path: Path, names: list[str], labels: list[int], read: Callable[[str], bytes]) -> Part:

@@ -37,9 +37,7 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
         files_part([path for _, path in part], [label_of[name] for name, _ in part]) for part in (train, test)
     )
     paths = [path for part in (train, test) for _, path in part]
-    return Source(
-        root.resolve().name, "image", tuple(classes), train_part, test_part, files_digest(root, paths)
-    )
+    return Source(root.resolve().name, "image", tuple(classes), train_part, test_part, files_digest(root, paths))
 
 
 def _images(root: Path) -> list[tuple[str, Path]]:

@@ -26,9 +26,7 @@ def open_hub(name: str, text_column: str | None, label_column: str | None) -> So
     features = data["train"].features
     if label_column is None:
         kinds = [key for key, value in features.items() if isinstance(value, datasets.ClassLabel)]
-        label_column = _only(
-            name, "label", "--label-column", kinds or [key for key in features if key == "label"]
-        )
+        label_column = _only(name, "label", "--label-column", kinds or [key for key in features if key == "label"])
     if text_column is None:
         kinds = [key for key, value in features.items() if isinstance(value, datasets.Image)]
         kinds = kinds or [key for key in features if key == "text"]

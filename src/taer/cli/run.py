@@ -1,0 +1,286 @@
+"""``taer run``, ``taer methods`` and ``taer info``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taer.cli import app
+
+if TYPE_CHECKING:
+    from taer.experiment import Run
+    from taer.features import FeatureSet
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+
+
+@app.command()
+def run(
+    features: Annotated[
+        Path | None,
+        typer.Argument(help="A feature file, .safetensors or .npz; the embedded default if not given."),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="Heads by name, separated by commas, or 'all'; see 'taer methods'.")
+    ] = "taer,er,finetune,joint",
+    tasks: Annotated[
+        int | None, typer.Option(help="Number of tasks; with --first, of those after it. [default: 10]")
+    ] = None,
+    first: Annotated[int | None, typer.Option(help="Number of classes in the first task.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,
+    memory: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks (memory_size).")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples of the task in a step.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Any parameter, for every head that has it (standardize=none) or for one "
+            "(taer.init=mean). May be repeated.",
+        ),
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="Class order: 'torch' (run s uses torch's permutation of seed s), '1993', 'icarl', or a "
+            "file of class numbers."
+        ),
+    ] = "torch",
+    seeds: Annotated[int, typer.Option(help="Number of runs of each head.", min=1)] = 3,
+    jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
+    out: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is on disk.")] = False,
+    format: Annotated[Format, typer.Option(help="How the summary is printed.")] = Format.table,
+) -> None:
+    """Stream a feature set to heads, task after task, and compare them.
+
+    An option not given leaves each head its own default. Results are kept in --out: run again, and only what is
+    missing is run.
+    """
+    from taer.experiment import summarise
+    from taer.features import load_features
+
+    data = load_features(features)
+    if tasks is None:
+        tasks = 10 if features else 5
+    common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
+    chosen = _parameters(_names(methods), common, set_ or [])
+    runs = _runs(data, chosen, tasks, first, order, seeds)
+    results, from_disk = _run_with_progress(runs, out, jobs, fresh)
+    stream: dict[str, Any] = {"tasks": len(runs[0].stream), "first": first, "order": order, "seeds": seeds}
+    source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
+    _print_summary(format, data, stream, summarise(results), source)
+
+
+def _names(methods: str) -> list[str]:
+    from taer.heads import HEADS, make_head
+
+    names = list(HEADS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    for name in names:
+        make_head(name)
+    if not names:
+        raise ValueError("no method given")
+    return list(dict.fromkeys(names))
+
+
+def _parameters(names: list[str], common: dict[str, Any], settings: list[str]) -> dict[str, dict[str, Any]]:
+    """The parameters of each head from the command line, checked."""
+    from taer.heads import HEADS, make_head
+    from taer.heads._params import check_params
+
+    known = {name: HEADS[name]().get_params() for name in names}
+    given = {key: value for key, value in common.items() if value is not None}
+    params = {name: {key: value for key, value in given.items() if key in known[name]} for name in names}
+    for setting in settings:
+        left, equals, right = setting.partition("=")
+        method, dot, key = left.rpartition(".")
+        targets = [method] if dot else [name for name in names if key in known[name]]
+        if not equals or not key:
+            raise ValueError(f"--set {setting}: expected NAME=VALUE or METHOD.NAME=VALUE")
+        if dot and method not in names:
+            raise ValueError(f"--set {setting}: {method!r} is not among the methods of this run")
+        if not targets or any(key not in known[name] for name in targets):
+            raise ValueError(
+                f"--set {setting}: {method or 'no method of this run'} has"
+                f"{' no' if method else ''} parameter {key!r}"
+            )
+        for name in targets:
+            params[name][key] = _value(right)
+    for name in names:
+        check_params(make_head(name, **params[name]))
+    return params
+
+
+def _value(text: str) -> Any:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _runs(
+    data: FeatureSet, chosen: dict[str, dict[str, Any]], tasks: int, first: int | None, order: str, seeds: int
+) -> list[Run]:
+    from taer.experiment import Run
+    from taer.stream import NAMED_ORDERS, class_stream
+
+    fixed: Any = None
+    if order != "torch":
+        fixed = order if order in NAMED_ORDERS else _order_from_file(Path(order))
+    streams = [class_stream(data, tasks, first, seed if fixed is None else fixed) for seed in range(seeds)]
+    return [Run(streams[seed], name, params, seed) for name, params in chosen.items() for seed in range(seeds)]
+
+
+def _order_from_file(path: Path) -> list[int]:
+    if not path.is_file():
+        raise ValueError(f"--order {path}: neither a known order nor a file; expected torch, 1993, icarl or a file")
+    try:
+        return [int(word) for word in path.read_text().replace(",", " ").split()]
+    except ValueError:
+        raise ValueError(f"--order {path}: expected class numbers separated by spaces or commas") from None
+
+
+def _run_with_progress(runs: list[Run], out: Path, jobs: int, fresh: bool) -> tuple[list[dict[str, Any]], int]:
+    """Results in the order of the runs, and how many came from disk; a bar on stderr meanwhile."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from taer.experiment import run_grid
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    results: dict[int, dict[str, Any]] = {}
+    number = {id(run): i for i, run in enumerate(runs)}
+    from_disk = 0
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("runs", total=len(runs))
+
+        def on_task(run: Run, t: int, accuracy: float) -> None:
+            progress.update(
+                bar,
+                description=f"{run.method}, run {run.seed + 1}: task {t + 1} of {len(run.stream)}, "
+                f"{100 * accuracy:.1f} % on all classes so far",
+            )
+
+        for run, result, stored in run_grid(runs, out, jobs=jobs, fresh=fresh, on_task=on_task):
+            results[number[id(run)]] = result
+            from_disk += stored
+            progress.advance(bar)
+    return [results[i] for i in range(len(runs))], from_disk
+
+
+def _print_summary(
+    format: Format, data: FeatureSet, stream: dict[str, Any], rows: list[dict[str, Any]], source: str
+) -> None:
+    if format is Format.json:
+        described = {
+            "name": data.name,
+            "fingerprint": data.fingerprint,
+            "classes": len(data.classes),
+            "width": data.n_features,
+            **data.meta,
+        }
+        json.dump({"features": described, "stream": stream, "rows": rows}, sys.stdout, indent=2)
+        print()
+        return
+    if format is Format.csv:
+        import csv
+
+        keys = ["method", "A_T", "A_T std", "AIA", "AIA std", "seconds", "memory samples", "memory bytes"]
+        writer = csv.writer(sys.stdout)
+        writer.writerow(keys)
+        for row in rows:
+            accuracies = [row[name][key] for name in ("A_T", "AIA") for key in ("mean", "std")]
+            writer.writerow(
+                [row["method"], *accuracies, row["seconds"], row["memory_samples"], row["memory_bytes"]]
+            )
+        return
+    heading = (
+        f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
+        f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {stream['seeds']} runs"
+    )
+    header = ["method", "A_T (%)", "AIA (%)", "seconds", "samples kept", "bytes kept"]
+    cells = [
+        [
+            row["method"],
+            *(f"{row[name]['mean']:.2f} ± {row[name]['std']:.2f}" for name in ("A_T", "AIA")),
+            f"{row['seconds']:.2f}",
+            f"{row['memory_samples']:,.0f}",
+            f"{row['memory_bytes']:,.0f}",
+        ]
+        for row in rows
+    ]
+    if format is Format.markdown:
+        print(f"{heading}\n")
+        for line in (header, ["---"] + ["---:"] * (len(header) - 1), *cells):
+            print(f"| {' | '.join(line)} |")
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, title=heading, title_justify="left", caption_justify="left")
+    table.caption = (
+        "A_T: mean over tasks of the accuracy after the last one. AIA: mean over phases of the accuracy on all "
+        f"classes so far. ± is the deviation over runs. {source}."
+    )
+    for i, name in enumerate(header):
+        table.add_column(name, justify="right" if i else "left", no_wrap=True)
+    for line in cells:
+        table.add_row(*line)
+    Console().print(table)
+
+
+@app.command()
+def methods() -> None:
+    """List the heads with their parameters."""
+    from taer.heads import HEADS
+
+    for name, head in HEADS.items():
+        print(f"{name:<12}{(head.__doc__ or '').strip().splitlines()[0]}")
+        print(" " * 12 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)))
+    print("\nWhat the parameters mean:")
+    help_texts = {item.name: item.metadata["help"] for head in HEADS.values() for item in fields(head)}
+    for name, text in sorted(help_texts.items()):
+        print(f"  {name:<20}{text}")
+
+
+@app.command()
+def info(features: Annotated[Path | None, typer.Argument(help="A feature file.")] = None) -> None:
+    """Describe a feature file: sizes, classes, mean feature norm, provenance."""
+    import numpy as np
+
+    from taer.features import load_features
+
+    data = load_features(features)
+    norms = [
+        np.linalg.norm(data.train_x[i : i + 4096].astype(np.float32), axis=1)
+        for i in range(0, len(data.train_y), 4096)
+    ]
+    per_class = np.bincount(data.train_y, minlength=len(data.classes))
+    described = {
+        "name": data.name,
+        "training samples": f"{len(data.train_y):,} × {data.n_features} {data.train_x.dtype}",
+        "test samples": f"{len(data.test_y):,} × {data.n_features} {data.test_x.dtype}",
+        "classes": f"{len(data.classes)}: {', '.join(data.classes[:5])}{', …' if len(data.classes) > 5 else ''}",
+        "samples of a class": f"{per_class.min()} to {per_class.max()} for training",
+        "mean feature norm": f"{np.concatenate(norms).mean():.3f}",
+        "smallest value": f"{min(data.train_x[i : i + 4096].min() for i in range(0, len(data.train_y), 4096)):.3f}",
+        **data.meta,
+        "fingerprint": data.fingerprint,
+    }
+    for key, value in described.items():
+        print(f"{key:<20}{value}")

@@ -1,0 +1,232 @@
+"""One run of a head over a stream; a grid of runs; results on disk, resumed for free.
+
+A finished run is one small JSON file named by the hash of what decides its result. It is written under a
+temporary name and renamed, so a killed grid loses only the runs in flight.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from taer import __version__, metrics
+from taer.heads import HEADS, make_head
+from taer.heads.base import Head
+from taer.heads.sgd import one_blas_thread
+from taer.memory import Everything
+from taer.stream import Stream
+
+FORMAT = "taer-run/1"
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A head, its parameters and a seed on a stream: everything that decides a result."""
+
+    stream: Stream
+    method: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def head(self) -> Head:
+        return make_head(self.method, **self.params, random_state=self.seed)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        features = self.stream.features
+        return {
+            "format": FORMAT,
+            "features": features.fingerprint,
+            "tasks": self.stream.tasks,
+            "method": self.method,
+            "params": self.head().get_params(),
+            "source": source_digest(self.method),
+            "seed": self.seed,
+        }
+
+    @property
+    def file_name(self) -> str:
+        canonical = json.dumps(self.identity, sort_keys=True)
+        return f"{self.method}-{hashlib.sha256(canonical.encode()).hexdigest()[:20]}.json"
+
+
+@cache
+def source_digest(method: str) -> str:
+    """Hash of the modules of a head and its bases, and of those of ours that they use.
+
+    An edited method therefore never shows the numbers of the method it was before.
+    """
+    found: dict[str, ModuleType] = {}
+    waiting = [sys.modules[cls.__module__] for cls in HEADS[method].__mro__ if cls.__module__.startswith("taer.")]
+    while waiting:
+        module = waiting.pop()
+        if module.__name__ not in found:
+            found[module.__name__] = module
+            homes = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+            waiting += [sys.modules[home] for home in homes if home.startswith("taer.")]
+    sources = "".join(inspect.getsource(found[name]) for name in sorted(found))
+    return hashlib.sha256(sources.encode()).hexdigest()
+
+
+def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result:
+    """Learn the stream task by task and measure after each; ``on_task`` is told the task and its accuracy."""
+    with one_blas_thread():  # the same bits whatever the number of workers
+        return _execute(run, on_task)
+
+
+def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
+    head, order = run.head(), np.array(run.stream.order)
+    task_of_all = np.repeat(np.arange(len(run.stream)), [len(task) for task in run.stream.tasks])
+    place = np.argsort(order)  # classes are renumbered in the order of learning
+    rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
+    tests_x: list[np.ndarray] = []
+    tests_y: list[np.ndarray] = []
+    for t, task in enumerate(run.stream):
+        replayed = getattr(head, "memory_", None)
+        started = time.perf_counter()
+        head.partial_fit(task.X_train, task.y_train)
+        seconds.append(time.perf_counter() - started)
+
+        tests_x.append(task.X_test)
+        tests_y.append(place[task.y_test])
+        y_true, task_of = np.concatenate(tests_y), task_of_all[: (task_of_all <= t).sum()]
+        columns = place[head.classes_].argsort()
+        scores = np.concatenate([_scores(head, X)[:, columns] for X in tests_x])
+        y_pred = scores.argmax(axis=1)
+        rows.append(metrics.task_accuracies(y_true, y_pred, task_of))
+        phases.append(float(np.mean(y_true == y_pred)))
+        parts.append(metrics.decompose(scores, y_true, task_of)._asdict())
+        if t:
+            old = (task_of < t)[place[head.classes_]]
+            past = np.concatenate([head.predict_proba(X) for X in tests_x[:-1]])
+            mass["test"].append(metrics.old_mass(past, old))
+            if replayed is not None and len(replayed) and not isinstance(replayed, Everything):
+                mass["memory"].append(metrics.old_mass(head.predict_proba(replayed.X), old))
+        if on_task:
+            on_task(t, phases[-1])
+
+    matrix, memory = metrics.accuracy_matrix(rows), getattr(head, "memory_", ())
+    features = run.stream.features
+    return {
+        **run.identity,
+        "name": features.name,
+        "meta": dict(features.meta),
+        "classes": [features.classes[label] for label in order],
+        "A_T": metrics.average_accuracy(matrix),
+        "AIA": metrics.average_incremental_accuracy(np.array(phases)),
+        "forgetting": metrics.forgetting(matrix),
+        "backward_transfer": metrics.backward_transfer(matrix),
+        "accuracy_matrix": [row.tolist() for row in rows],
+        "phase_accuracy": phases,
+        "preserved_accuracy": metrics.preserved_accuracy(scores, y_true, task_of).tolist(),
+        "old_mass": mass,
+        "decomposition": parts,
+        "confusion": metrics.confusion_matrix(y_true, y_pred, np.arange(len(order))).tolist(),
+        "seconds": seconds,
+        "memory_samples": len(memory),
+        "memory_bytes": getattr(memory, "nbytes", 0),
+        "versions": {"taer": __version__, "numpy": np.__version__, "python": platform.python_version()},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _scores(head: Head, X: np.ndarray) -> np.ndarray:
+    scores = head.decision_function(X)
+    return scores if scores.ndim == 2 else np.column_stack([-scores / 2, scores / 2])
+
+
+def run_grid(
+    runs: Sequence[Run],
+    out: str | os.PathLike[str],
+    *,
+    jobs: int = 1,
+    fresh: bool = False,
+    on_task: Callable[[Run, int, float], None] | None = None,
+) -> Iterator[tuple[Run, Result, bool]]:
+    """Yield each run with its result as it is found on disk or finished, and whether it came from disk.
+
+    Only what is missing in ``out`` is run, in ``jobs`` processes; ``on_task`` is told of the tasks of a run
+    when there is only one.
+    """
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for run in runs:
+        stored = None if fresh else _read(folder / run.file_name)
+        if stored is None:
+            missing.append(run)
+        else:
+            yield run, stored, True
+    if jobs == 1 or len(missing) < 2:
+        for run in missing:
+            tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
+            yield run, _execute_to(folder, run, tell), False
+        return
+    from joblib import Parallel, delayed
+
+    calls = (delayed(_numbered)(number, folder, run) for number, run in enumerate(missing))
+    for number, result in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+        yield missing[number], result, False
+
+
+def _numbered(number: int, folder: Path, run: Run) -> tuple[int, Result]:
+    return number, _execute_to(folder, run)
+
+
+def _execute_to(folder: Path, run: Run, on_task: Callable[[int, float], None] | None = None) -> Result:
+    result = execute(run, on_task)
+    path = folder / run.file_name
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        partial.write_text(json.dumps(result))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return result
+
+
+def _read(path: Path) -> Result | None:
+    """A stored result, or nothing if it is absent or damaged."""
+    try:
+        result = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return result if isinstance(result, dict) and result.get("format") == FORMAT else None
+
+
+def summarise(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """One row per method: mean, deviation over the runs (n - 1 in the divisor) and values, in percent."""
+    by_method: dict[str, list[Result]] = {}
+    for result in results:
+        by_method.setdefault(result["method"], []).append(result)
+    return [
+        {
+            "method": method,
+            "A_T": _statistics([100 * result["A_T"] for result in group]),
+            "AIA": _statistics([100 * result["AIA"] for result in group]),
+            "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
+            "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
+            "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
+        }
+        for method, group in by_method.items()
+    ]
+
+
+def _statistics(values: list[float]) -> dict[str, Any]:
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return {"mean": float(np.mean(values)), "std": deviation, "values": values}

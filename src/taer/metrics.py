@@ -1,0 +1,149 @@
+"""Metrics of class-incremental learning, as pure functions of labels, predictions and scores.
+
+Notation: ``a[t, k]`` is the accuracy on the test samples of task k after learning task t, the prediction being
+free among all classes seen up to t. Tasks are counted from zero here. Accuracies are fractions.
+``task_of`` gives the task of each class, by class number; ``scores`` has one column per class number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+def task_accuracies(y_true: np.ndarray, y_pred: np.ndarray, task_of: np.ndarray) -> np.ndarray:
+    """Accuracy on the samples of each task: one row ``a[t, :t + 1]`` of the accuracy matrix.
+
+    ``a[t, k] = mean over samples of task k of 1[prediction = label]``.
+
+    Examples
+    --------
+    >>> task_accuracies(np.array([0, 1, 2, 2]), np.array([0, 2, 2, 2]), np.array([0, 0, 1]))
+    array([0.5, 1. ])
+    """
+    tasks = task_of[y_true]
+    counts = np.bincount(tasks)
+    return np.bincount(tasks, weights=y_true == y_pred) / np.where(counts, counts, 1)
+
+
+def accuracy_matrix(rows: list[np.ndarray]) -> np.ndarray:
+    """The matrix ``a[t, k]`` from its rows; entries above the diagonal (tasks not yet learned) are NaN."""
+    matrix = np.full((len(rows), len(rows)), np.nan)
+    for t, row in enumerate(rows):
+        matrix[t, : t + 1] = row
+    return matrix
+
+
+def average_accuracy(matrix: np.ndarray) -> float:
+    """``A_T = (1/T) Σ_k a[T, k]``: mean over tasks of the accuracy after the last task.
+
+    Examples
+    --------
+    >>> average_accuracy(np.array([[1.0, np.nan], [0.5, 0.75]]))
+    0.625
+    """
+    return float(np.mean(matrix[-1]))
+
+
+def average_incremental_accuracy(phase_accuracies: np.ndarray) -> float:
+    """``AIA = (1/T) Σ_t α_t`` with ``α_t`` the accuracy on the samples of all classes seen at phase t."""
+    return float(np.mean(phase_accuracies))
+
+
+def forgetting(matrix: np.ndarray) -> float:
+    """``F = 1/(T-1) Σ_{k<T} (max_{t<T} a[t, k] - a[T, k])``; zero for a single task."""
+    if len(matrix) == 1:
+        return 0.0
+    return float(np.mean(np.nanmax(matrix[:-1, :-1], axis=0) - matrix[-1, :-1]))
+
+
+def backward_transfer(matrix: np.ndarray) -> float:
+    """``BWT = 1/(T-1) Σ_{k<T} (a[T, k] - a[k, k])``; zero for a single task."""
+    if len(matrix) == 1:
+        return 0.0
+    return float(np.mean(matrix[-1, :-1] - np.diag(matrix)[:-1]))
+
+
+def preserved_accuracy(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> np.ndarray:
+    """``P_t^T``: accuracy on task t when the final model may only answer with classes of tasks 1 … t.
+
+    ``P_t^T = mean over samples of task t of 1[argmax over y in Y_1:t of score(y) = label]``. It leaves out
+    what is lost merely because there are more classes; a head that never moves old columns has
+    ``P_t^T = a[t, t]``.
+
+    Examples
+    --------
+    >>> scores = np.array([[1.0, 2.0], [1.0, 2.0]])
+    >>> preserved_accuracy(scores, np.array([0, 1]), np.array([0, 1]))
+    array([1., 1.])
+    """
+    tasks = task_of[y_true]
+    preserved = np.zeros(task_of.max() + 1)
+    for t in range(len(preserved)):
+        members = np.flatnonzero(tasks == t)
+        if len(members):
+            allowed = np.flatnonzero(task_of <= t)
+            answers = allowed[scores[np.ix_(members, allowed)].argmax(axis=1)]
+            preserved[t] = np.mean(answers == y_true[members])
+    return preserved
+
+
+def old_mass(probabilities: np.ndarray, old: np.ndarray) -> float:
+    """``mean over x of p(y ∈ old | x) = mean over x of Σ_{i ∈ old} p_i(x)``, for samples of old classes.
+
+    ``old`` marks the columns of old classes. One is ideal; what is missing goes to the current task.
+    """
+    return float(probabilities[:, old].sum(axis=1).mean())
+
+
+class Decomposition(NamedTuple):
+    """The two causes of an error, after the paper's factorisation ``p(y|x) = p(y|x, task) · p(task|x)``."""
+
+    within_task: float  # knowledge: accuracy among the classes of the sample's own task
+    task_identification: float  # bias: how often the predicted class lies in the sample's own task
+    old_as_current: float  # share of samples of earlier tasks that are predicted as the last task
+
+
+def decompose(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> Decomposition:
+    """Split accuracy into knowledge and bias.
+
+    ``within_task = mean of 1[argmax over Y_task(x) of score = label]``;
+    ``task_identification = mean of 1[task(argmax over all of score) = task(x)]``;
+    ``old_as_current = mean over x of earlier tasks of 1[task(argmax over all of score) = last task]``.
+
+    Examples
+    --------
+    >>> scores = np.array([[2.0, 1.0, 0.0], [2.0, 1.0, 3.0]])
+    >>> decompose(scores, np.array([0, 1]), np.array([0, 0, 1]))
+    Decomposition(within_task=0.5, task_identification=0.5, old_as_current=0.5)
+    """
+    tasks = task_of[y_true]
+    foreign = task_of[None, :] != tasks[:, None]
+    own_answer = np.where(foreign, -np.inf, scores).argmax(axis=1)
+    answered_task = task_of[scores.argmax(axis=1)]
+    last = task_of.max()
+    old = tasks < last
+    return Decomposition(
+        within_task=float(np.mean(own_answer == y_true)),
+        task_identification=float(np.mean(answered_task == tasks)),
+        old_as_current=float(np.mean(answered_task[old] == last)) if old.any() else 0.0,
+    )
+
+
+def confusion_matrix(y_true: np.ndarray, y_pred: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Counts ``n[p, q]`` of samples of class ``order[p]`` predicted as class ``order[q]``.
+
+    With ``order`` the classes in the order of learning, bias towards the last task shows as a band on the
+    right.
+
+    Examples
+    --------
+    >>> confusion_matrix(np.array([5, 5, 3]), np.array([5, 3, 3]), order=np.array([5, 3]))
+    array([[1, 1],
+           [0, 1]])
+    """
+    place = np.zeros(order.max() + 1, np.int64)
+    place[order] = np.arange(len(order))
+    pairs = place[y_true] * len(order) + place[y_pred]
+    return np.bincount(pairs, minlength=len(order) ** 2).reshape(len(order), -1)

@@ -1,0 +1,33 @@
+"""Small class-incremental problems that every test can afford."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from taer import FeatureSet
+
+
+def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread: float = 1.0):
+    """Gaussian classes, well apart, in random order of samples."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_classes, width)) * 3
+    y = rng.permutation(np.repeat(np.arange(n_classes), per_class))
+    return centres[y] + spread * rng.normal(size=(len(y), width)), y
+
+
+@pytest.fixture
+def tasks():
+    """Three tasks of two classes each, labels not in order of arrival."""
+    X, y = blobs(6, 40)
+    return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
+
+
+@pytest.fixture
+def features():
+    """Ten classes, 30 training and 10 test samples each."""
+    X, y = blobs(10, 40, width=16, seed=1)
+    test = np.concatenate([np.flatnonzero(y == c)[:10] for c in range(10)])
+    train = np.setdiff1d(np.arange(len(y)), test)
+    names = tuple(f"class{c}" for c in range(10))
+    return FeatureSet(X[train].astype(np.float32), y[train], X[test].astype(np.float32), y[test], classes=names)

@@ -1,0 +1,270 @@
+"""What every head promises, whatever its method."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+import taer
+from tests.conftest import blobs
+
+pytestmark = pytest.mark.parametrize("name", list(taer.HEADS))
+# Lower bounds of a class-incremental comparison: they are meant to forget.
+FORGETFUL = {"finetune"}
+
+
+def learn(head, tasks):
+    for X, y in tasks:
+        head.partial_fit(X, y)
+    return head
+
+
+def snapshot(head):
+    """Everything that a later prediction or task could depend on."""
+    return joblib.hash({k: v for k, v in vars(head).items() if k != "_rng_"}), str(head._rng_.bit_generator.state)
+
+
+def test_learns_and_keeps_the_contract(name, tasks):
+    head = learn(taer.make_head(name, random_state=0), tasks)
+    X, y = np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])
+    assert head.classes_.tolist() == sorted(set(y.tolist()))
+    assert [label for label, _ in head.learning_order_] == [1, 4, 0, 5, 2, 3]
+    assert [task for _, task in head.learning_order_] == [1, 1, 2, 2, 3, 3]
+    scores, proba = head.decision_function(X), head.predict_proba(X)
+    assert scores.shape == proba.shape == (len(X), 6)
+    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(head.predict(X), head.classes_[scores.argmax(axis=1)])
+    np.testing.assert_array_equal(scores.argmax(axis=1), proba.argmax(axis=1))
+    if name not in FORGETFUL:
+        assert head.score(X, y) > 0.9
+    assert head.score(*tasks[-1]) > 0.9
+
+
+def test_string_labels_learn_the_same_as_integers(name, tasks):
+    names = np.array(["a", "b", "c", "d", "e", "f"])  # sorts as the integers do
+    by_number = learn(taer.make_head(name, random_state=0), tasks)
+    by_name = learn(taer.make_head(name, random_state=0), [(X, names[y]) for X, y in tasks])
+    X = tasks[0][0]
+    np.testing.assert_array_equal(by_name.predict(X), names[by_number.predict(X)])
+    longer = taer.make_head(name, random_state=0).partial_fit(*[tasks[0][0], names[tasks[0][1]]])
+    longer.partial_fit(tasks[1][0], np.array(["a much longer name", "b"])[tasks[1][1] % 2])
+    assert "a much longer name" in longer.classes_
+
+
+def test_names_of_classes_do_not_matter(name, tasks):
+    """Labels that sort in another order give the same classifier."""
+    other = np.array([5, 3, 1, 0, 2, 4]) * 10
+    head = learn(taer.make_head(name, random_state=0), tasks)
+    renamed = learn(taer.make_head(name, random_state=0), [(X, other[y]) for X, y in tasks])
+    X = np.concatenate([X for X, _ in tasks])
+    # Which sample leaves the memory is drawn anew, so a few answers may differ; the knowledge may not.
+    assert np.mean(other[head.predict(X)] == renamed.predict(X)) > 0.9
+
+
+def test_one_class_and_one_sample_per_task(name):
+    X, y = blobs(4, 30)
+    head = taer.make_head(name, random_state=0)
+    for label in (2, 0, 3):
+        head.partial_fit(X[y == label], y[y == label])
+    head.partial_fit(X[y == 1][:1], [1])
+    assert head.classes_.tolist() == [0, 1, 2, 3]
+    assert np.isfinite(head.decision_function(X)).all()
+
+
+def test_two_classes_have_one_dimensional_decisions(name, tasks):
+    head = taer.make_head(name, random_state=0).partial_fit(*tasks[0])
+    decision = head.decision_function(tasks[0][0])
+    assert decision.shape == (len(tasks[0][0]),)
+    np.testing.assert_array_equal(head.predict(tasks[0][0]), head.classes_[(decision > 0).astype(int)])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_every_float_type_and_memory_maps(name, tasks, dtype, tmp_path):
+    plain, mapped = (taer.make_head(name, random_state=0) for _ in range(2))
+    for number, (X, y) in enumerate(tasks):
+        path = tmp_path / f"{number}.npy"
+        np.save(path, X.astype(dtype))
+        plain.partial_fit(X.astype(dtype), y)
+        mapped.partial_fit(np.load(path, mmap_mode="r"), y)
+    X = tasks[0][0].astype(dtype)
+    np.testing.assert_array_equal(plain.decision_function(X), mapped.decision_function(X))
+    assert plain.decision_function(X).dtype == (np.float64 if dtype == np.float64 else np.float32)
+
+
+class RowsOnly:
+    """The least that the loop asks of its input."""
+
+    def __init__(self, X):
+        self._X, self.shape, self.dtype = X, X.shape, X.dtype
+
+    def __getitem__(self, rows):
+        return self._X[rows]
+
+    def __len__(self):
+        return len(self._X)
+
+
+def test_anything_with_rows(name, tasks):
+    plain = learn(taer.make_head(name, random_state=0), tasks)
+    lazy = learn(taer.make_head(name, random_state=0), [(RowsOnly(X), y) for X, y in tasks])
+    np.testing.assert_array_equal(
+        plain.decision_function(tasks[0][0]), lazy.decision_function(RowsOnly(tasks[0][0]))
+    )
+    with pytest.raises(ValueError, match="expecting 12 features"):
+        lazy.predict(RowsOnly(tasks[0][0][:, :5]))
+
+
+def test_a_known_class_may_return(name, tasks):
+    head = learn(taer.make_head(name, random_state=0), tasks)
+    X, y = tasks[0]
+    head.partial_fit(X[y == 1], y[y == 1])
+    assert head.classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    assert len(head.learning_order_) == 6
+    assert head.score(X[y == 1], y[y == 1]) > 0.9
+
+
+def test_same_seed_same_bits_and_other_seed_other_bits(name, tasks):
+    first, second = (learn(taer.make_head(name, random_state=3), tasks) for _ in range(2))
+    X = tasks[0][0]
+    np.testing.assert_array_equal(first.decision_function(X), second.decision_function(X))
+    assert snapshot(first) == snapshot(second)
+
+
+def test_fit_forgets_everything(name, tasks):
+    fresh = taer.make_head(name, random_state=0).fit(*tasks[1])
+    again = learn(taer.make_head(name, random_state=0), tasks).fit(*tasks[1])
+    assert snapshot(fresh) == snapshot(again)
+
+
+def test_clone_pickle_and_pipeline(name, tasks):
+    head = learn(taer.make_head(name, random_state=0), tasks[:2])
+    assert not hasattr(clone(head), "classes_")
+    file = io.BytesIO()
+    joblib.dump(head, file)
+    file.seek(0)
+    restored = joblib.load(file)
+    X = tasks[2][0]
+    for each in (head, restored):
+        each.partial_fit(*tasks[2])
+    np.testing.assert_array_equal(head.decision_function(X), restored.decision_function(X))
+    pipeline = make_pipeline(Normalizer(), taer.make_head(name, random_state=0)).fit(*tasks[0])
+    assert pipeline.score(*tasks[0]) > 0.9
+    assert cross_val_score(taer.make_head(name, random_state=0), *tasks[0], cv=3).mean() > 0.9
+
+
+def test_data_frames_give_feature_names(name, tasks):
+    X, y = tasks[0]
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    head = taer.make_head(name, random_state=0).partial_fit(frame, y)
+    assert head.feature_names_in_[0] == "f0"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        head.predict(frame)
+
+
+def test_classes_may_be_given_and_are_checked(name, tasks):
+    X, y = tasks[0]
+    given = taer.make_head(name, random_state=0).partial_fit(X, y, classes=[0, 1, 2, 3, 4, 5])
+    assert given.classes_.tolist() == [1, 4]
+    with pytest.raises(ValueError, match="lacks"):
+        taer.make_head(name).partial_fit(X, y, classes=[1])
+
+
+BAD_INPUT = {
+    "NaN": (lambda X, y: (np.where(np.arange(X.size).reshape(X.shape) == 7, np.nan, X), y), "NaN"),
+    "infinity": (lambda X, y: (np.where(np.arange(X.size).reshape(X.shape) == 7, np.inf, X), y), "infinity"),
+    "width": (lambda X, y: (X[:, :5], y), "features"),
+    "lengths": (lambda X, y: (X, y[:-1]), "inconsistent"),
+    "label type": (lambda X, y: (X, y.astype(str)), "strings now"),
+    "mixed labels": (lambda X, y: (X, np.array([1, "a"] * (len(y) // 2), object)), "label"),
+    "continuous labels": (lambda X, y: (X, y + 0.5), "label"),
+    "empty": (lambda X, y: (X[:0], y[:0]), "sample"),
+    "one-dimensional": (lambda X, y: (X[:, 0], y), "2D"),
+}
+
+
+@pytest.mark.parametrize("bad", list(BAD_INPUT))
+def test_bad_input_is_refused_and_changes_nothing(name, tasks, bad):
+    head = learn(taer.make_head(name, random_state=0), tasks[:2])
+    before = snapshot(head)
+    spoil, message = BAD_INPUT[bad]
+    for method in (head.partial_fit, head.fit) if bad not in ("width", "label type") else (head.partial_fit,):
+        with pytest.raises(ValueError, match=message):
+            method(*spoil(*tasks[2]))
+        assert snapshot(head) == before
+
+
+def test_sparse_input_is_refused(name, tasks):
+    with pytest.raises(TypeError, match="dense"):
+        taer.make_head(name).partial_fit(csr_array(tasks[0][0]), tasks[0][1])
+
+
+def test_a_failure_in_the_middle_changes_nothing(name, tasks, monkeypatch):
+    head = learn(taer.make_head(name, random_state=0), tasks[:2])
+    before, intact = snapshot(head), copy.deepcopy(head)
+
+    def interrupted(self, *args):
+        raise KeyboardInterrupt
+
+    for hook in ("_fold", "_remember"):
+        if hasattr(head, hook):
+            monkeypatch.setattr(type(head), hook, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                head.partial_fit(*tasks[2])
+            assert snapshot(head) == before
+            monkeypatch.undo()
+    X = tasks[0][0]
+    np.testing.assert_array_equal(
+        head.partial_fit(*tasks[2]).decision_function(X), intact.partial_fit(*tasks[2]).decision_function(X)
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number, 1 or more, got 0"),
+        ({"epochs": 1.5}, "epochs must be a whole number"),
+        ({"lr": -0.1}, "lr must be a number above 0"),
+        ({"lr": float("nan")}, "lr must be a number"),
+        ({"batch_size": True}, "batch_size must be a whole number"),
+        ({"memory_size": -1}, "memory_size must be a whole number, 0 or more"),
+        ({"replay_batch_size": 0}, "replay_batch_size must be a whole number, 1 or more"),
+        ({"standardize": "yes"}, "standardize must be one of 'none', 'center', 'scale'"),
+        ({"init": "ones"}, "init must be one of"),
+    ],
+)
+def test_bad_parameters_are_named(name, tasks, bad, message):
+    known = taer.make_head(name).get_params()
+    if not set(bad) <= set(known):
+        with pytest.raises(ValueError, match="no parameter"):
+            taer.make_head(name, **bad)
+        return
+    head = learn(taer.make_head(name, random_state=0), tasks[:1])
+    before = snapshot(head)[1]
+    head.set_params(**bad)
+    with pytest.raises(ValueError, match=message):
+        head.partial_fit(*tasks[1])
+    assert snapshot(head)[1] == before
+
+
+def test_parameters_are_read_at_each_task(name, tasks):
+    head = taer.make_head(name, random_state=0)
+    if "memory_size" not in head.get_params():
+        pytest.skip("has no memory of a given size")
+    learn(head.set_params(memory_size=20), tasks[:2])
+    assert len(head.memory_) == 20
+    head.set_params(memory_size=6).partial_fit(*tasks[2])
+    assert len(head.memory_) == 6
+    head.set_params(memory_size=0).partial_fit(*tasks[0])
+    assert len(head.memory_) == 0

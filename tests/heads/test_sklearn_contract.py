@@ -1,0 +1,12 @@
+"""scikit-learn's own checks, on every head. None is excluded."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import taer
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([taer.make_head(name) for name in taer.HEADS])
+def test_check_estimator(estimator, check):
+    check(estimator)

@@ -1,0 +1,177 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import taer
+from taer.cli import main
+from taer.features import save_features
+
+
+@pytest.fixture
+def file(features, tmp_path):
+    save_features(features, tmp_path / "set.safetensors")
+    return str(tmp_path / "set.safetensors")
+
+
+@pytest.fixture
+def cli(capsys, tmp_path, monkeypatch):
+    """Run a command in an empty folder; returns exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+def rows(text):
+    return {row["method"]: row for row in json.loads(text)["rows"]}
+
+
+def test_run_without_arguments_uses_the_embedded_default(cli, tmp_path):
+    code, out, err = cli("run", "--seeds", 1)
+    assert code == 0, err
+    for method in ("taer", "er", "finetune", "joint"):
+        assert method in out
+    assert "0 of them from disk" in " ".join(out.split())
+    assert len(list((tmp_path / "results").glob("*.json"))) == 4
+    _, again, _ = cli("run", "--seeds", 1)
+    assert "4 of them from disk" in " ".join(again.split())
+    _, fresh, _ = cli("run", "--seeds", 1, "--fresh")
+    assert "0 of them from disk" in " ".join(fresh.split())
+
+
+def test_json_is_one_object_and_nothing_else(cli, file):
+    code, out, _ = cli("run", file, "--tasks", 5, "--format", "json", "--seeds", 2)
+    assert code == 0
+    summary = json.loads(out)
+    assert set(summary) == {"features", "stream", "rows"}
+    assert [row["method"] for row in summary["rows"]] == ["taer", "er", "finetune", "joint"]
+    first = summary["rows"][0]
+    assert {"A_T", "AIA", "seconds", "memory_bytes"} <= set(first)
+    assert set(first["A_T"]) == {"mean", "std", "values"}
+    assert len(first["A_T"]["values"]) == 2
+    assert 1 < first["A_T"]["mean"] <= 100
+
+
+def test_formats(cli, file):
+    arguments = ("run", file, "--tasks", 5, "--seeds", 1, "--methods", "taer")
+    assert cli(*arguments, "--format", "csv")[1].splitlines()[0].startswith("method,A_T,A_T std,AIA")
+    assert "| method | A_T (%) |" in cli(*arguments, "--format", "markdown")[1]
+    assert "A_T: mean over tasks" in cli(*arguments, "--format", "table")[1]
+
+
+def test_npz_and_half_first_and_jobs(cli, features, tmp_path):
+    np.savez(tmp_path / "set.npz", X_train=features.train_x, y_train=features.train_y,
+             X_test=features.test_x, y_test=features.test_y)  # fmt: skip
+    code, out, err = cli(
+        "run", "set.npz", "--first", 4, "--tasks", 3, "--jobs", 2, "--format", "json", "--seeds", 1
+    )
+    assert code == 0, err
+    assert json.loads(out)["stream"]["tasks"] == 4
+
+
+def test_parameters_reach_the_heads_that_have_them(cli, file, tmp_path):
+    arguments = ("run", file, "--tasks", 5, "--seeds", 1, "--methods", "taer,finetune", "--format", "json")
+    cli(*arguments, "--memory", 7, "--epochs", 2, "--lr", 0.05, "--batch-size", 16,
+        "--set", "standardize=none", "--set", "taer.init=mean", "--out", "made")  # fmt: skip
+    params = {}
+    for path in (tmp_path / "made").glob("*.json"):
+        result = json.loads(path.read_text())
+        params[result["method"]] = result["params"]
+    assert params["taer"]["memory_size"] == 7
+    assert "memory_size" not in params["finetune"]
+    for name in ("taer", "finetune"):
+        given = {key: params[name][key] for key in ("epochs", "lr", "batch_size", "standardize")}
+        assert given == {"epochs": 2, "lr": 0.05, "batch_size": 16, "standardize": "none"}
+    assert params["taer"]["init"] == "mean"
+    assert params["finetune"]["init"] == taer.Finetune().init
+
+
+def test_orders(cli, file, tmp_path):
+    arguments = ("run", file, "--tasks", 5, "--seeds", 2, "--methods", "finetune")
+    (tmp_path / "order.txt").write_text("9 8 7 6 5, 4 3 2 1 0")
+    for order, first in (("torch", {4}), ("1993", None), ("order.txt", {9})):
+        assert cli(*arguments, "--order", order, "--out", order + "-out")[0] == 0
+        stored = [json.loads(path.read_text()) for path in (tmp_path / (order + "-out")).glob("*.json")]
+        if first:
+            assert first <= {result["tasks"][0][0] for result in stored}
+        assert len({str(result["tasks"]) for result in stored}) == (2 if order == "torch" else 1)
+
+
+def test_methods_and_info(cli, file):
+    _, out, _ = cli("methods")
+    for name in taer.HEADS:
+        assert f"{name} " in out
+    assert "replay_batch_size=32" in out
+    _, out, _ = cli("info", file)
+    for words in ("300 × 16 float32", "10: class0, class1", "mean feature norm", "fingerprint"):
+        assert words in out
+
+
+def test_version_and_help(cli):
+    assert cli("--version")[1] == f"taer {taer.__version__}\n"
+    for command in ("run", "methods", "info"):
+        assert command in cli("--help")[1]
+    assert "--memory" in cli("run", "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "missing.safetensors"], "missing.safetensors: no such file"),
+        (["run", "FILE", "--methods", "magic"], "unknown method 'magic'"),
+        (["run", "FILE", "--methods", ","], "no method given"),
+        (["run", "FILE", "--tasks", "3"], "10 classes do not divide into 3 equal tasks"),
+        (["run", "FILE", "--first", "10"], "first task must have"),
+        (["run", "FILE", "--memory", "-5"], "memory_size must be a whole number, 0 or more, got -5"),
+        (["run", "FILE", "--lr", "0"], "lr must be a number above 0"),
+        (["run", "FILE", "--set", "colour=red"], "no method of this run has parameter 'colour'"),
+        (["run", "FILE", "--set", "finetune.memory_size=3"], "finetune has no parameter 'memory_size'"),
+        (["run", "FILE", "--set", "er-fixed.lr=3"], "'er-fixed' is not among the methods of this run"),
+        (["run", "FILE", "--set", "lr"], "expected NAME=VALUE"),
+        (["run", "FILE", "--set", "init=ones"], "init must be one of"),
+        (["run", "FILE", "--order", "nowhere"], "neither a known order nor a file"),
+        (["run", "FILE", "--seeds", "0"], "--seeds"),
+        (["run", "FILE", "--epochs", "many"], "--epochs"),
+        (["run", "FILE", "--format", "yaml"], "--format"),
+        (["fly"], "No such command 'fly'"),
+        (["run", "--wings"], "No such option: --wings"),
+        (["info", "missing.npz"], "missing.npz: no such file"),
+    ],
+)
+def test_mistakes_are_one_line_on_stderr_and_code_2(cli, file, tmp_path, arguments, message):
+    code, out, err = cli(*[file if argument == "FILE" else argument for argument in arguments])
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.startswith("taer: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_import_and_help_stay_light():
+    """Neither scikit-learn nor anything heavier is loaded before it is needed."""
+    for code in ("import taer", "import taer.cli"):
+        check = f"import sys; {code}; print(*sorted(set(sys.modules) & {{'sklearn', 'scipy', 'torch', 'joblib'}}))"
+        out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+        assert out.stdout.strip() == ""
+    listed = subprocess.run([sys.executable, "-c", "import taer; print(dir(taer))"], capture_output=True, text=True)
+    assert "TaER" in listed.stdout
+
+
+def test_every_public_name_loads():
+    for name in taer.__all__:
+        assert getattr(taer, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        taer.nothing  # noqa: B018

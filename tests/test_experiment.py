@@ -1,0 +1,158 @@
+"""Runs, their files, and resuming."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import taer
+from taer.experiment import Run, execute, run_grid, source_digest, summarise
+from taer.features import save_features
+from taer.stream import class_stream
+
+NOT_REPRODUCIBLE = ("seconds", "created")
+
+
+def same(a, b):
+    """Equal but for what a clock decides."""
+    strip = lambda r: json.dumps({k: v for k, v in r.items() if k not in NOT_REPRODUCIBLE}, sort_keys=True)  # noqa: E731
+    return strip(a) == strip(b)
+
+
+@pytest.fixture
+def runs(features):
+    return [
+        Run(class_stream(features, tasks=5, order=seed), name, {"memory_size": 20}, seed)
+        for name in ("taer", "er")
+        for seed in range(2)
+    ]
+
+
+def test_a_result_holds_what_was_measured(features):
+    result = execute(Run(class_stream(features, tasks=5), "taer", {"memory_size": 20}))
+    assert [len(row) for row in result["accuracy_matrix"]] == [1, 2, 3, 4, 5]
+    assert result["A_T"] == pytest.approx(np.mean(result["accuracy_matrix"][-1]))
+    assert result["AIA"] == pytest.approx(np.mean(result["phase_accuracy"]))
+    assert np.sum(result["confusion"]) == len(features.test_y)
+    assert np.trace(result["confusion"]) / len(features.test_y) == pytest.approx(result["phase_accuracy"][-1])
+    assert len(result["old_mass"]["test"]) == len(result["old_mass"]["memory"]) == 4
+    assert all(0 <= mass <= 1 for mass in result["old_mass"]["test"])
+    assert result["memory_samples"] == 20
+    assert result["memory_bytes"] == 20 * (16 * 4 + 8)
+    assert sorted(result["classes"]) == sorted(features.classes)
+
+
+def test_measurements_agree_with_a_loop_by_hand(features):
+    stream = class_stream(features, tasks=5, order=3)
+    head = taer.TaER(memory_size=20, random_state=7)
+    for task in stream:
+        head.partial_fit(task.X_train, task.y_train)
+    by_hand = [head.score(task.X_test, task.y_test) for task in stream]
+    result = execute(Run(stream, "taer", {"memory_size": 20}, seed=7))
+    np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
+
+
+def test_the_number_of_workers_changes_no_bit(runs, tmp_path):
+    alone = {run.file_name: result for run, result, _ in run_grid(runs, tmp_path / "a")}
+    together = {run.file_name: result for run, result, _ in run_grid(runs, tmp_path / "b", jobs=2)}
+    assert alone.keys() == together.keys()
+    assert all(same(alone[name], together[name]) for name in alone)
+
+
+def test_only_what_is_missing_is_run(runs, tmp_path):
+    assert [stored for _, _, stored in run_grid(runs, tmp_path)] == [False] * 4
+    assert [stored for _, _, stored in run_grid(runs, tmp_path)] == [True] * 4
+    (tmp_path / runs[2].file_name).unlink()
+    (tmp_path / runs[3].file_name).write_text('{"format": "taer-run/1", "A_T"')  # damaged
+    assert [stored for _, _, stored in run_grid(runs, tmp_path)] == [True, True, False, False]
+    assert [stored for _, _, stored in run_grid(runs, tmp_path, fresh=True)] == [False] * 4
+
+
+def test_what_decides_a_result_decides_its_name(features, runs):
+    base = runs[0]
+    changed = taer.FeatureSet(
+        features.train_x + 1, features.train_y, features.test_x, features.test_y, features.classes
+    )
+    others = [
+        Run(base.stream, "er", base.params, base.seed),
+        Run(base.stream, "taer", {"memory_size": 21}, base.seed),
+        Run(base.stream, "taer", base.params, 5),
+        Run(class_stream(features, tasks=2, order=0), "taer", base.params, base.seed),
+        Run(class_stream(features, tasks=5, order=1), "taer", base.params, base.seed),
+        Run(class_stream(changed, tasks=5, order=0), "taer", base.params, base.seed),
+    ]
+    names = {run.file_name for run in [base, *others]}
+    assert len(names) == len(others) + 1
+    assert Run(base.stream, "taer", dict(base.params), base.seed).file_name == base.file_name
+    default = Run(base.stream, "taer", {}, 0).file_name
+    assert Run(base.stream, "taer", {"lr": 0.1}, 0).file_name == default  # a default given is the same run
+
+
+def test_editing_a_method_or_its_bases_makes_another_run(tmp_path):
+    """In a copy of the package: the digest follows the sources that a head is made of, and no others."""
+    import shutil
+
+    package = tmp_path / "taer"
+    shutil.copytree(os.path.dirname(taer.__file__), package)
+
+    def digests():
+        code = "from taer.experiment import source_digest as d; print(d('taer'), d('finetune'))"
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        out = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        return out.stdout.split()
+
+    before = digests()
+    assert before == [source_digest("taer"), source_digest("finetune")]
+    with (package / "heads" / "taer.py").open("a") as file:
+        file.write("\n# edited\n")
+    own = digests()
+    assert (own[0] != before[0], own[1] != before[1]) == (True, False)
+    with (package / "memory.py").open("a") as file:
+        file.write("\n# edited\n")
+    memory = digests()
+    assert (memory[0] != own[0], memory[1] != own[1]) == (True, False)
+    with (package / "heads" / "sgd.py").open("a") as file:
+        file.write("\n# edited\n")
+    base = digests()
+    assert (base[0] != memory[0], base[1] != memory[1]) == (True, True)
+
+
+def test_a_killed_grid_goes_on_where_it_was(features, tmp_path):
+    save_features(features, tmp_path / "set.safetensors")
+    command = [sys.executable, "-m", "taer", "run", str(tmp_path / "set.safetensors"), "--tasks", "5",
+               "--methods", "taer,er,joint", "--epochs", "60", "--seeds", "4", "--format", "json"]  # fmt: skip
+    out = tmp_path / "results"
+    process = subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list(out.glob("*.json"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    finished = {path.name: path.stat().st_mtime_ns for path in out.glob("*.json")}
+    assert 3 <= len(finished) < 12
+    resumed = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=True)
+    straight = subprocess.run([*command, "--out", str(tmp_path / "b")], capture_output=True, text=True, check=True)
+    for name, modified in finished.items():
+        assert (out / name).stat().st_mtime_ns == modified  # not run again
+    strip = [[{k: v for k, v in row.items() if k != "seconds"} for row in json.loads(text)["rows"]]
+             for text in (resumed.stdout, straight.stdout)]  # fmt: skip
+    assert strip[0] == strip[1]
+
+
+def test_summary_is_in_percent_with_sample_deviation(runs, tmp_path):
+    results = [result for _, result, _ in run_grid(runs, tmp_path)]
+    rows = summarise(results)
+    assert [row["method"] for row in rows] == ["taer", "er"]
+    values = [100 * result["A_T"] for result in results[:2]]
+    assert rows[0]["A_T"]["values"] == values
+    assert rows[0]["A_T"]["std"] == pytest.approx(np.std(values, ddof=1))
+    assert summarise(results[:1])[0]["A_T"]["std"] == 0

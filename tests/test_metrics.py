@@ -1,0 +1,63 @@
+"""Metrics against counting by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from taer import metrics
+
+TASK_OF = np.array([0, 0, 1, 1])
+Y = np.array([0, 0, 1, 2, 3, 3])
+SCORES = np.array(
+    [
+        [3.0, 1, 0, 0],  # right
+        [2.0, 1, 3, 0],  # taken for the current task, right within its own
+        [2.0, 1, 0, 0],  # wrong within its own task
+        [0.0, 0, 2, 1],  # right
+        [0.0, 0, 2, 1],  # wrong within its own task
+        [5.0, 0, 1, 2],  # taken for the old task, right within its own
+    ]
+)
+
+
+def test_accuracy_of_each_task_and_their_means():
+    row = metrics.task_accuracies(Y, SCORES.argmax(axis=1), TASK_OF)
+    np.testing.assert_allclose(row, [1 / 3, 1 / 3])
+    matrix = metrics.accuracy_matrix([np.array([0.9]), row])
+    assert np.isnan(matrix[0, 1])
+    assert metrics.average_accuracy(matrix) == pytest.approx(1 / 3)
+    assert metrics.average_incremental_accuracy(np.array([0.9, 1 / 3])) == pytest.approx((0.9 + 1 / 3) / 2)
+
+
+def test_forgetting_and_backward_transfer():
+    matrix = metrics.accuracy_matrix([np.array([0.8]), np.array([0.9, 0.7]), np.array([0.5, 0.6, 1.0])])
+    assert metrics.forgetting(matrix) == pytest.approx(((0.9 - 0.5) + (0.7 - 0.6)) / 2)
+    assert metrics.backward_transfer(matrix) == pytest.approx(((0.5 - 0.8) + (0.6 - 0.7)) / 2)
+    single = metrics.accuracy_matrix([np.array([0.8])])
+    assert metrics.forgetting(single) == metrics.backward_transfer(single) == 0
+
+
+def test_preserved_accuracy_ignores_later_classes():
+    np.testing.assert_allclose(metrics.preserved_accuracy(SCORES, Y, TASK_OF), [2 / 3, 1 / 3])
+
+
+def test_decomposition_into_knowledge_and_bias():
+    parts = metrics.decompose(SCORES, Y, TASK_OF)
+    assert parts.within_task == pytest.approx(4 / 6)
+    assert parts.task_identification == pytest.approx(4 / 6)
+    assert parts.old_as_current == pytest.approx(1 / 3)
+    only = metrics.decompose(SCORES[:3, :2], Y[:3], TASK_OF[:2])
+    assert (only.task_identification, only.old_as_current) == (1, 0)
+
+
+def test_old_mass():
+    probabilities = np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8]])
+    assert metrics.old_mass(probabilities, np.array([True, True, False])) == pytest.approx((0.7 + 0.2) / 2)
+
+
+def test_confusion_matrix_in_learning_order():
+    matrix = metrics.confusion_matrix(Y, SCORES.argmax(axis=1), np.array([3, 2, 0, 1]))
+    assert matrix.sum() == len(Y)
+    assert matrix[0].tolist() == [0, 1, 1, 0]  # class 3: once taken for 2, once for 0
+    assert np.trace(matrix) == np.sum(SCORES.argmax(axis=1) == Y)
