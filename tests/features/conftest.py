@@ -6,7 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageDraw
+
+torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other take their time
 
 
 def drawing(kind: str, rng: np.random.Generator, size: tuple[int, int] = (40, 30)) -> Image.Image:
@@ -26,7 +29,9 @@ def drawing(kind: str, rng: np.random.Generator, size: tuple[int, int] = (40, 30
     return image
 
 
-def write_drawings(root: Path, train: int = 6, test: int = 3, kinds: tuple[str, ...] = ("circle", "square")) -> Path:
+def write_drawings(
+    root: Path, train: int = 6, test: int = 3, kinds: tuple[str, ...] = ("circle", "square")
+) -> Path:
     rng = np.random.default_rng(0)
     for part, count in (("train", train), ("test", test)):
         for kind in kinds:

@@ -7,6 +7,7 @@ import os
 import pickle
 import tarfile
 import zipfile
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def png(colour: int) -> bytes:
 class Python2Pickler(pickle._Pickler):
     """Writes byte strings as Python 2 did; CIFAR-100's files are that old."""
 
-    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch: ClassVar = dict(pickle._Pickler.dispatch)
 
     def save_string(self, value):
         data = value if isinstance(value, bytes) else value.encode("latin1")
@@ -306,7 +307,10 @@ def test_hugging_face_data_set_in_a_local_folder(tmp_path, kind, monkeypatch):
             columns = {"picture": [{"bytes": png(row), "path": None} for row in range(count)], "label": labels}
             features = {"picture": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])}
         else:
-            columns = {"text": [f"text {row}" for row in range(count)], "label": ["cat dog".split()[k] for k in labels]}
+            columns = {
+                "text": [f"text {row}" for row in range(count)],
+                "label": [("cat", "dog")[k] for k in labels],
+            }
             features = {"text": datasets.Value("string"), "label": datasets.Value("string")}
         table = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
         table.to_parquet(folder / f"{split}-00000-of-00001.parquet")
@@ -325,12 +329,12 @@ def test_hub_out_of_reach(monkeypatch, tmp_path):
         raise ConnectionError("no route to the hub")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(ValueError, match="hf:nobody/nothing could not be loaded .*no route.*local folder"):
+    with pytest.raises(ValueError, match=r"hf:nobody/nothing could not be loaded .*no route.*local folder"):
         open_source("hf:nobody/nothing")
 
 
 def test_what_is_no_data_set(tmp_path, drawings):
-    with pytest.raises(ValueError, match="not a data set. Expected cifar100, cub200, core50, a folder"):
+    with pytest.raises(ValueError, match=r"not a data set\. Expected cifar100, cub200, core50, a folder"):
         open_source("imagenet")
     with pytest.raises(ValueError, match="no images here"):
         open_source(tmp_path / "drawings" / "train" / "circle", test_fraction=0.5)

@@ -122,5 +122,5 @@ def read_parquet(path: Path) -> FeatureSet:
 
 
 def _floating(values: Any) -> np.ndarray:
-    array = np.asarray(values)
+    array = np.asanyarray(values)  # a memory map stays one
     return array.astype(np.float32) if np.issubdtype(array.dtype, np.integer) else array

@@ -96,10 +96,11 @@ def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: fl
     if not 0 < test_fraction < 1:
         raise ValueError(f"the test fraction must lie between 0 and 1, got {test_fraction}")
     order = sorted(range(len(names)), key=lambda row: hashlib.sha256(names[row].encode()).digest())
-    classes = np.asarray(labels)
+    members: dict[int, list[int]] = {}
+    for row in order:
+        members.setdefault(int(labels[row]), []).append(row)
     chosen = np.zeros(len(names), bool)
-    for label in np.unique(classes):
-        rows = [row for row in order if classes[row] == label]
+    for rows in members.values():
         if len(rows) < 2:
             raise ValueError(
                 f"a class with a single item cannot be split ({names[rows[0]]}); add more or remove it"

@@ -29,7 +29,8 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
                 "is for test, such as --test-fraction 0.2"
             )
         names = [path.relative_to(root).as_posix() for _, path in everything]
-        for_test = split_by_name(names, [classes.index(name) for name, _ in everything], test_fraction)
+        label_of = {name: label for label, name in enumerate(classes)}
+        for_test = split_by_name(names, [label_of[name] for name, _ in everything], test_fraction)
         train, test = ([everything[row] for row in np.flatnonzero(rows)] for rows in (~for_test, for_test))
 
     label_of = {name: label for label, name in enumerate(classes)}
