@@ -259,6 +259,12 @@ def hub_model(folder, kind):
         feature = lambda pixels: model.visual_projection(  # noqa: E731
             model.vision_model(pixel_values=pixels).pooler_output
         )
+    elif kind == "siglip":
+        text = hf.SiglipTextConfig(**small, vocab_size=64, max_position_embeddings=8)
+        vision = hf.SiglipVisionConfig(**small, **images)
+        model = hf.SiglipModel(hf.SiglipConfig(text_config=text.to_dict(), vision_config=vision.to_dict()))
+        processor = {"image_processor_type": "SiglipImageProcessor", "size": {"height": 32, "width": 32}}
+        feature = lambda pixels: model.vision_model(pixel_values=pixels).pooler_output  # noqa: E731
     else:
         model = hf.ConvNextModel(hf.ConvNextConfig(hidden_sizes=[4, 8, 8, 16], depths=[1, 1, 1, 1], image_size=32))
         processor = {
@@ -272,7 +278,7 @@ def hub_model(folder, kind):
     return feature
 
 
-@pytest.mark.parametrize("kind", ["vit", "dinov2", "clip", "convnext"])
+@pytest.mark.parametrize("kind", ["vit", "dinov2", "clip", "siglip", "convnext"])
 def test_hub_vision_model_from_a_local_folder(tmp_path, pictures, kind, torch_alone):
     """Features are those of a plain transformers loop, its own image processor included."""
     from transformers import AutoImageProcessor

@@ -74,6 +74,8 @@ def test_drawings_go_all_the_way_to_a_run(capsys, tmp_path, monkeypatch):
     assert "32 train, 16 test, 4 classes, 1280 features" in out
     features = taer.load_features("shapes.safetensors")
     assert "resize 256 bicubic, crop 224 × 224" in features.meta["preprocess"]
-    code, out, err = taer_command(capsys, "run", "shapes.safetensors", "--tasks", "2")
+    code, out, err = taer_command(
+        capsys, "run", "shapes.safetensors", "--tasks", "2", "--methods", "taer", "--seeds", "1"
+    )
     assert code == 0, err
     assert "A_T" in out

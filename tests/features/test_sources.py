@@ -318,6 +318,7 @@ def test_hugging_face_data_set_in_a_local_folder(tmp_path, kind, monkeypatch):
     assert source.kind == kind
     assert source.classes == ("cat", "dog")
     assert source.test.labels.tolist() == [0, 1]
+    assert open_source(f"hf:{folder}").digest == source.digest
     third = source.train.read(3)
     assert (third.getpixel((0, 0))[0] if kind == "image" else third) == (3 if kind == "image" else "text 3")
 
