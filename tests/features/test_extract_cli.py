@@ -41,7 +41,7 @@ def test_corrupt_image_stops_or_is_counted(capsys, drawings, tiny_onnx, tmp_path
     code, _, err = taer_command(capsys, *command)
     assert code == 2
     assert f"taer: {bad}: cannot be read" in err
-    assert err.strip().splitlines()[-1].endswith("what is finished is kept")
+    assert err.strip().splitlines()[-1].endswith("which goes on from what is finished")
     code, out, _ = taer_command(capsys, *command, "--skip-bad")
     assert code == 0
     assert "11 train, 6 test, 2 classes, 5 features, 1 unreadable left out" in out

@@ -146,6 +146,22 @@ def test_corrupt_image(drawings, tiny_onnx, out, tmp_path):
     assert features.meta["skipped"] == "1"
     np.testing.assert_array_equal(features.train_x, np.delete(whole.train_x, 2, axis=0))
     np.testing.assert_array_equal(features.train_y, np.delete(whole.train_y, 2))
+    with pytest.raises(ValueError, match="was made with --skip-bad and lacks 1 unreadable items"):
+        taer.extract(drawings, str(tiny_onnx), out)
+
+
+def test_a_chunk_that_lacks_bad_images_is_not_enough_without_leave(drawings, tiny_onnx, out, monkeypatch):
+    monkeypatch.setattr(extraction, "CHUNK", 4)
+    sorted(drawings.glob("train/circle/*.png"))[0].write_bytes(b"no image")
+
+    def stop(done, total):
+        if done >= 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        taer.extract(drawings, str(tiny_onnx), out, skip_bad=True, progress=stop)
+    with pytest.raises(ValueError, match="cannot be read"):
+        taer.extract(drawings, str(tiny_onnx), out)
 
 
 def test_what_was_finished_before_a_corrupt_image_is_kept(drawings, tiny_onnx, out, monkeypatch, encoded):

@@ -90,20 +90,14 @@ def extract(
         split_column=split_column,
     )
     model = find_backbone(backbone, data.kind, None if weights is None else Path(weights))
-    chunks_key = _hash(data.digest, list(data.classes), model.name, model.weights, model.preprocess)
-    fingerprint = _hash(chunks_key, skip_bad)
+    fingerprint = _hash(data.digest, list(data.classes), model.name, model.weights, model.preprocess)
     if out.exists():
-        meta = read_header(out)
-        if meta.get("extraction") == fingerprint:
-            return load_features(out)
-        raise ValueError(
-            f"{out}: already holds other features ({meta.get('dataset')} by {meta.get('backbone')}); "
-            "remove it or choose another file"
-        )
+        _check_finished(out, fingerprint, skip_bad)
+        return load_features(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     encoder = model.load()
     parts_folder = Path(f"{out}.parts")
-    job = _Job(data, model, encoder, parts_folder / _hash(chunks_key, encoder.engine)[:16], skip_bad, progress)
+    job = _Job(data, model, encoder, parts_folder / _hash(fingerprint, encoder.engine)[:16], skip_bad, progress)
     job.run()
     job.assemble(
         out,
@@ -120,6 +114,21 @@ def extract(
     )
     shutil.rmtree(parts_folder)
     return load_features(out)
+
+
+def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
+    """Raise unless the file holds what was asked for: hours of work are never overwritten."""
+    meta = read_header(out)
+    if meta.get("extraction") != fingerprint:
+        raise ValueError(
+            f"{out}: already holds other features ({meta.get('dataset')} by {meta.get('backbone')}); "
+            "remove it or choose another file"
+        )
+    if meta["skipped"] != "0" and not skip_bad:
+        raise ValueError(
+            f"{out}: was made with --skip-bad and lacks {meta['skipped']} unreadable items; "
+            "pass --skip-bad to accept it, or remove it"
+        )
 
 
 @dataclass
@@ -146,10 +155,10 @@ class _Job:
 
     def run(self) -> None:
         """Compute the chunks that are missing."""
-        missing = [(name, rows) for name, rows in self.chunks if not _whole(self.path(name, rows))]
+        missing = [(name, rows) for name, rows in self.chunks if not self._finished(name, rows)]
         done = self.total - sum(len(rows) for _, rows in missing)
         self._report(done)
-        wanted = [(self.parts[name], row) for name, rows in missing for row in rows]
+        wanted = ((self.parts[name], row) for name, rows in missing for row in rows)
         ahead = _AHEAD * self.encoder.batch_size
         with contextlib.closing(_prepared(wanted, self.model.prepare, ahead)) as prepared:
             for name, rows in missing:
@@ -169,14 +178,22 @@ class _Job:
                 block = np.concatenate(features) if features else np.zeros((0, 0), np.float32)
                 _write_chunk(self.path(name, rows), block, np.array(kept, np.int64))
 
+    def _finished(self, name: str, rows: range) -> bool:
+        """Whether a chunk is there and whole; one that lacks bad items counts only when they may be left out."""
+        path = self.path(name, rows)
+        if not path.exists() or not zipfile.is_zipfile(path):
+            return False
+        with np.load(path) as chunk:
+            return self.skip_bad or len(chunk["rows"]) == len(rows)
+
     def _is_good(self, part: Part, row: int, item: Any) -> bool:
         if not isinstance(item, _Unreadable):
             return True
         if self.skip_bad:
             return False
         raise ValueError(
-            f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it, or leave such items out "
-            "with --skip-bad; what is finished is kept"
+            f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
+            "such items out with --skip-bad, which goes on from what is finished"
         )
 
     def _report(self, done: int) -> None:
@@ -250,11 +267,9 @@ def _write_chunk(path: Path, features: np.ndarray, rows: np.ndarray) -> None:
     partial = path.with_suffix(f".{os.getpid()}.partial")
     with partial.open("wb") as file:
         np.savez(file, features=features, rows=rows)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(partial, path)
-
-
-def _whole(path: Path) -> bool:
-    return path.exists() and zipfile.is_zipfile(path)
 
 
 def _hash(*values: Any) -> str:
