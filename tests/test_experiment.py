@@ -59,6 +59,25 @@ def test_measurements_agree_with_a_loop_by_hand(features):
     np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
 
 
+def test_frozen_scores_are_computed_once_and_right(features):
+    stream = class_stream(features, tasks=5, order=3)
+    head = taer.GaussChain(random_state=7)
+    scored = []
+    watched = type("Watched", (taer.GaussChain,), {
+        "_scores": lambda self, X, classes=None: scored.append(len(classes)) or super(watched, self)._scores(X, classes)
+    })  # fmt: skip
+    for task in stream:
+        head.partial_fit(task.X_train, task.y_train)
+    by_hand = [head.score(task.X_test, task.y_test) for task in stream]
+    taer.HEADS["watched"] = watched
+    try:
+        result = execute(Run(stream, "watched", {}, seed=7))
+    finally:
+        del taer.HEADS["watched"]
+    np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
+    assert scored == [2, 2, 4, 2, 2, 6, 2, 2, 2, 8, 2, 2, 2, 2, 10]  # all classes for new samples, new ones for old
+
+
 def test_the_number_of_workers_changes_no_bit(runs, tmp_path):
     alone = {run.file_name: result for run, result, _ in run_grid(runs, tmp_path / "a")}
     together = {run.file_name: result for run, result, _ in run_grid(runs, tmp_path / "b", jobs=2)}

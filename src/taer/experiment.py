@@ -96,6 +96,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
     tests_x: list[np.ndarray] = []
     tests_y: list[np.ndarray] = []
+    by_task: list[np.ndarray] = []  # scores of each task's test samples, columns in the order of learning
     for t, task in enumerate(run.stream):
         replayed = getattr(head, "memory_", None)
         started = time.perf_counter()
@@ -106,15 +107,16 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         tests_y.append(place[task.y_test])
         y_true, task_of = np.concatenate(tests_y), task_of_all[: (task_of_all <= t).sum()]
         columns = place[head.classes_].argsort()
-        scores = np.concatenate([_scores(head, X)[:, columns] for X in tests_x])
+        by_task = _score_tests(head, tests_x, by_task, columns)
+        scores = np.concatenate(by_task)
         y_pred = scores.argmax(axis=1)
         rows.append(metrics.task_accuracies(y_true, y_pred, task_of))
         phases.append(float(np.mean(y_true == y_pred)))
         parts.append(metrics.decompose(scores, y_true, task_of)._asdict())
         if t:
             old = (task_of < t)[place[head.classes_]]
-            past = np.concatenate([head.predict_proba(X) for X in tests_x[:-1]])
-            mass["test"].append(metrics.old_mass(past, old))
+            past = head._probabilities(np.concatenate(by_task[:-1]))
+            mass["test"].append(metrics.old_mass(past, task_of < t))
             if replayed is not None and len(replayed) and not isinstance(replayed, Everything):
                 mass["memory"].append(metrics.old_mass(head.predict_proba(replayed.X), old))
         if on_task:
@@ -139,15 +141,32 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         "confusion": metrics.confusion_matrix(y_true, y_pred, np.arange(len(order))).tolist(),
         "seconds": seconds,
         "memory_samples": len(memory),
-        "memory_bytes": getattr(memory, "nbytes", 0),
+        "memory_bytes": _kept_bytes(head),
         "versions": {"taer": __version__, "numpy": np.__version__, "python": platform.python_version()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _scores(head: Head, X: np.ndarray) -> np.ndarray:
-    scores = head.decision_function(X)
-    return scores if scores.ndim == 2 else np.column_stack([-scores / 2, scores / 2])
+def _kept_bytes(head: Head) -> int:
+    """Bytes of what a head keeps besides the columns that answer: exemplars, statistics, penalties."""
+    columns = {"classes_", "coef_", "intercept_", "mean_", "scale_"}
+    kept = (value for name, value in vars(head).items() if name.endswith("_") and name not in columns)
+    return sum(getattr(value, "nbytes", 0) for value in kept)
+
+
+def _score_tests(
+    head: Head, tests: list[np.ndarray], before: list[np.ndarray], columns: np.ndarray
+) -> list[np.ndarray]:
+    """Scores of each test set; where old ones never change, only those of new classes are computed."""
+    if not head.frozen_scores:
+        return [np.concatenate(list(head._score_chunks(X)))[:, columns] for X in tests]
+    known = before[0].shape[1] if before else 0
+    after = []
+    for X, scores in zip(tests, [*before, np.empty((len(tests[-1]), 0), np.float32)], strict=True):
+        new = columns[known:] if scores.shape[1] else columns
+        added = [head._scores(X[rows], new) for rows in head._chunks(X)]  # type: ignore[call-arg]
+        after.append(np.hstack([scores, np.concatenate(added)]))
+    return after
 
 
 def run_grid(

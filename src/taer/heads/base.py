@@ -55,6 +55,8 @@ class Head(ClassifierMixin, BaseEstimator):
 
     # Fitted arrays with one row per class, in the order of ``classes_``; a subclass adds its own.
     class_arrays: ClassVar[tuple[str, ...]] = ()
+    # Whether ``_scores(X, classes)`` of known classes never changes, so that it need not be computed again.
+    frozen_scores: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn ``X, y`` as the first task."""
@@ -146,7 +148,10 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Softmax of the scores over the classes seen so far."""
-        return np.concatenate([softmax(scores) for scores in self._score_chunks(X)])
+        return np.concatenate([self._probabilities(scores) for scores in self._score_chunks(X)])
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        return softmax(scores)
 
     def predict(self, X: Any, *, unknown: Any = None, threshold: float | None = None) -> np.ndarray:
         """The class with the highest score, or ``unknown`` where :meth:`novelty` is above ``threshold``."""

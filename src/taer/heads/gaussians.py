@@ -60,6 +60,7 @@ class GaussianHead(StatisticsHead):
     class_arrays: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "centres_", "directions_", "spectra_", "sizes_", "block_",
     )  # fmt: skip
+    frozen_scores: ClassVar[bool] = True
 
     def _fix_embedding(self, X: Any, task: Task) -> None:
         super()._fix_embedding(X, task)
@@ -125,21 +126,22 @@ class GaussianHead(StatisticsHead):
         for start in range(0, len(X), _ROWS):
             yield slice(start, start + _ROWS)
 
-    def _scores(self, X: np.ndarray) -> np.ndarray:
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        """Scores for some classes, by position, or for all."""
+        classes = np.arange(len(self.block_)) if classes is None else classes
         rows = self._embed(X)
-        scores, nu = np.empty((len(rows), len(self.block_)), np.float64), self.strength_ * rows.shape[1]
-        for block, beta in enumerate(self.betas_):
-            members = np.flatnonzero(self.block_ == block)
-            if not len(members):
-                continue
+        scores, nu = np.empty((len(rows), len(classes)), np.float64), self.strength_ * rows.shape[1]
+        for block in np.unique(self.block_[classes]):
             space = whitened(rows.astype(np.float32), self.factors_[block])
-            for position in members:  # one class at a time: its score must not depend on how many there are
+            for column in np.flatnonzero(self.block_[classes] == block):
+                # One class at a time: its score must not depend on how many there are.
+                position = classes[column]
                 directions = self.directions_[position].astype(np.float32)
                 along = np.square(space @ directions.T - directions @ self.centres_[position])
                 variances = (self.spectra_[position] + nu) / (self.sizes_[position] + nu)
                 ratio = along @ (0.5 - 0.5 / variances).astype(np.float32) - 0.5 * np.log(variances).sum()
                 linear = rows @ self.coef_[position] + self.intercept_[position]
-                scores[:, position] = linear + beta * ratio
+                scores[:, column] = linear + self.betas_[block] * ratio
         return scores.astype(self.dtype_)
 
 

@@ -98,9 +98,8 @@ class StatisticsHead(Head):
     def _forget_number(self, number: int) -> None:
         self.statistics_ = self.statistics_.without(number)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Softmax of the scores at the temperature fitted in the first task."""
-        return np.concatenate([softmax(scores / self.temperature_) for scores in self._score_chunks(X)])
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        return softmax(scores / self.temperature_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
