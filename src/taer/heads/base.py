@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -149,6 +150,12 @@ class Head(ClassifierMixin, BaseEstimator):
         """The class with the highest score."""
         best = [scores.argmax(axis=1) for scores in self._score_chunks(X)]
         return self.classes_[np.concatenate(best)]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything the head knows to one ``.safetensors`` file; ``taer.load`` reads it."""
+        from taer.saving import save  # which knows all heads
+
+        save(self, path)
 
     def _score_chunks(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self)
