@@ -163,7 +163,7 @@ def test_every_altered_byte_is_refused(saved):
         altered = bytearray(whole)
         altered[place] ^= 1 << (place % 8)
         path.write_bytes(altered)
-        with pytest.raises(ValueError, match="saved head|altered|another version|not a valid"):
+        with pytest.raises(ValueError, match=r"saved head|altered|another version|not a valid"):
             taer.load(path)
 
 

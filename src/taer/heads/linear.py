@@ -88,3 +88,10 @@ class LinearHead(Head):
             sums += members.astype(np.float64) @ X[rows].astype(np.float64)
         means = sums / np.bincount(codes[codes >= 0], minlength=len(classes))[:, None]
         return (means - self.mean_) / self.scale_
+
+
+def linear_map(head: Head) -> tuple[np.ndarray, np.ndarray] | None:
+    """``coef, intercept`` of a head whose scores are ``coef @ x + intercept``; None for any other."""
+    if isinstance(head, LinearHead) and type(head)._scores is LinearHead._scores:
+        return head.coef_, head.intercept_
+    return None
