@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("fastapi")
-import httpx
+import httpx2 as httpx
 from fastapi.testclient import TestClient
 
 from taer.serve.app import create_app
@@ -25,26 +25,6 @@ from tests.conftest import blobs
 
 TOKEN = "secret"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
-
-
-class Pixels:
-    """The simplest backbone: eight by eight grey pixels."""
-
-    name, kind = "pixels", "image"
-
-    def __call__(self, items: Sequence[Any]) -> np.ndarray:
-        return np.stack(
-            [np.asarray(image.convert("L").resize((8, 8)), np.float32).ravel() / 255 for image in items]
-        )
-
-
-class Lengths:
-    """The simplest text backbone: how often each of the first letters occurs."""
-
-    name, kind = "letters", "text"
-
-    def __call__(self, items: Sequence[Any]) -> np.ndarray:
-        return np.array([[text.count(letter) for letter in "abcdef"] for text in items], np.float32)
 
 
 def vectors(label: int, count: int = 8, seed: int = 0) -> list[list[float]]:

@@ -9,7 +9,8 @@ from PIL import Image
 import taer
 from taer.serve import inputs
 from tests.conftest import blobs
-from tests.serve.conftest import Lengths, Pixels, png, vectors
+from tests.serve.backbones import Letters, Pixels
+from tests.serve.conftest import png, vectors
 
 
 def add(client, label, rows):
@@ -133,7 +134,7 @@ def test_images_and_texts(open_service):
 
 
 def test_texts(open_service):
-    client = open_service(backbone=Lengths())
+    client = open_service(backbone=Letters())
     for label, text in (("first", "aaa"), ("last", "fff")):
         client.post("/examples", json={"label": label, "texts": [text] * 4})
     client.post("/learn")

@@ -52,6 +52,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(128)  # who reads the line below may connect at once
     except OSError as error:
         listener.close()
         raise ValueError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
