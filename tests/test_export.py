@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import taer
+from taer.audit import linear_map
 from taer.export import export_onnx
-from taer.heads.linear import linear_map
 from tests.heads.test_every_head import learn
 
 onnx = pytest.importorskip("onnx")

@@ -9,7 +9,7 @@ import numpy as np
 
 from taer.heads import Head
 from taer.heads._validation import check_features, row_chunks
-from taer.heads.linear import linear_map
+from taer.heads.linear import LinearHead
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,13 @@ def audit(old: Head, new: Head, X: Any = None) -> Audit:
         compared=compared,
         changed=changed,
     )
+
+
+def linear_map(head: Head) -> tuple[np.ndarray, np.ndarray] | None:
+    """``coef, intercept`` of a head whose scores are ``coef @ x + intercept``; None for any other."""
+    if isinstance(head, LinearHead) and type(head)._scores is LinearHead._scores:
+        return head.coef_, head.intercept_
+    return None
 
 
 def _best(head: Head, X: np.ndarray, among: np.ndarray) -> np.ndarray:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from taer import __version__
+from taer.audit import linear_map
 from taer.heads import HEADS, Head
-from taer.heads.linear import linear_map
 
 _OPSET = 17
 _IR_VERSION = 8  # what runtimes since 2022 read

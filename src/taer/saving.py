@@ -169,6 +169,8 @@ class _Encoder:
             return self._array(value, where)
         if type(value) in _SCALARS.values():
             return {"$scalar": [value.dtype.name, value.item()]}
+        if isinstance(value, np.dtype) and value.name in _DTYPES:
+            return {"$dtype": value.name}
         if isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in _BIT_GENERATORS:
             return {"$generator": self.encode(value.bit_generator.state, where)}
         if type(value) is list:
@@ -214,6 +216,7 @@ class _Decoder:
             "$turned": lambda name: tensors[name].T,
             "$strings": self._strings,
             "$scalar": lambda parts: _SCALARS[parts[0]](parts[1]),
+            "$dtype": lambda name: np.dtype(_SCALARS[name]),
             "$tuple": lambda items: tuple(self.decode(items)),
             "$dict": lambda pairs: {self.decode(key): self.decode(value) for key, value in pairs},
             "$generator": self._generator,
