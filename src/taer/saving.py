@@ -47,6 +47,7 @@ def save(head: Head, path: str | os.PathLike[str]) -> None:
     >>> bool((same.predict_proba(digits.test_x) == head.predict_proba(digits.test_x)).all())
     True
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     tensors, header = _describe(head)
@@ -59,6 +60,8 @@ def save(head: Head, path: str | os.PathLike[str]) -> None:
         _sync(partial)
         os.replace(partial, path)
         _sync(path.parent)
+    except SafetensorError as error:
+        raise OSError(f"{path}: cannot be written ({error})") from None
     finally:
         partial.unlink(missing_ok=True)
 
