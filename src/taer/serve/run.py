@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import uvicorn
+from threadpoolctl import threadpool_limits
 
 from taer.saving import load
 from taer.serve.app import create_app
@@ -43,6 +44,9 @@ def run(
         timeout_keep_alive=30,
         limit_concurrency=512,
     )
+    threadpool_limits(
+        1, user_api="blas"
+    )  # small products are slower on several threads, and requests come in parallel
     uvicorn.Server(config).run([listener])
 
 
