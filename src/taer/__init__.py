@@ -33,6 +33,8 @@ _HOMES = {
     "Herding": "taer.memory",
     "Reservoir": "taer.memory",
     "FeatureSet": "taer.features",
+    "extract": "taer.features.extraction",
+    "features_from_arrays": "taer.features",
     "load_features": "taer.features",
     "class_stream": "taer.stream",
     "metrics": "taer.metrics",
@@ -57,7 +59,9 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     import taer.metrics as metrics  # noqa: F401
     from taer.features import FeatureSet as FeatureSet
+    from taer.features import features_from_arrays as features_from_arrays
     from taer.features import load_features as load_features
+    from taer.features.extraction import extract as extract
     from taer.heads import HEADS as HEADS
     from taer.heads import make_head as make_head
     from taer.heads.bic import BiC as BiC

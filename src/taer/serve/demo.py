@@ -16,7 +16,7 @@ _DRAWING, _SIDE = 28, 128  # pixels of a drawing in sketches100, and of what the
 
 
 def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
-    """TaER on the animals of the embedded sketches100, in two tasks of five, and their test samples to hold back."""
+    """TaER on the animals of sketches100, in two tasks of five, and their test samples to hold back."""
     sketches = load_features()
     names = np.array(sketches.classes)
     head = make_head("taer", random_state=0)
