@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,18 +81,16 @@ def test_forms_of_samples_and_answers(cli, file, features, model, tmp_path):  # 
 
 
 def test_a_head_with_numbers_for_labels(cli, features, tmp_path):  # noqa: F811
-    digits = taer.load_features()
-    taer.TaER(random_state=0).partial_fit(
-        digits.train_x[digits.train_y < 5], digits.train_y[digits.train_y < 5]
-    ).save(tmp_path / "numbers")
-    names = tuple(map(str, digits.classes))
-    save_features(
-        taer.FeatureSet(digits.train_x, digits.train_y, digits.test_x, digits.test_y, names),
-        tmp_path / "d.safetensors",
-    )
-    code, _, err = cli("learn", "numbers", "d.safetensors", "--classes", "5:10")
+    first = features.train_y < 5
+    head = taer.TaER(random_state=0).partial_fit(features.train_x[first], features.train_y[first])
+    head.save(tmp_path / "numbers")
+    named = replace(features, classes=tuple(map(str, range(10))))
+    save_features(named, tmp_path / "named.safetensors")
+    code, _, err = cli("learn", "numbers", "named.safetensors", "--classes", "5:10")
     assert code == 0, err
     assert taer.load(tmp_path / "numbers").classes_.tolist() == list(range(10))
+    save_features(features, tmp_path / "set.safetensors")
+    assert "the file's are names" in cli("learn", "numbers", "set.safetensors")[2]
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,13 @@ def save(head: Head, path: str | os.PathLike[str]) -> None:
     Examples
     --------
     >>> import tempfile, taer
-    >>> digits = taer.load_features()
-    >>> head = taer.TaER(random_state=0).partial_fit(digits.train_x, digits.train_y)
+    >>> sketches = taer.load_features()
+    >>> first = sketches.train_y < 5
+    >>> head = taer.TaER(random_state=0).partial_fit(sketches.train_x[first], sketches.train_y[first])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     head.save(folder + "/digits.safetensors")
-    ...     same = taer.load(folder + "/digits.safetensors")
-    >>> bool((same.predict_proba(digits.test_x) == head.predict_proba(digits.test_x)).all())
+    ...     head.save(folder + "/five.safetensors")
+    ...     same = taer.load(folder + "/five.safetensors")
+    >>> bool((same.predict_proba(sketches.test_x) == head.predict_proba(sketches.test_x)).all())
     True
     """
     from safetensors import SafetensorError

