@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 from fastapi.responses import Response
+from threadpoolctl import threadpool_limits
 
 import taer
 from taer.serve.schemas import PredictRequest
@@ -140,11 +141,12 @@ def main() -> None:
     if options.bare:
         import uvicorn
 
-        from taer.serve.run import _listen
+        from taer.serve.run import listen
 
-        listener = _listen("127.0.0.1", 0)
+        listener = listen("127.0.0.1", 0)
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         config = uvicorn.Config(bare_app(options.bare), log_level="warning", access_log=False)
+        threadpool_limits(1, user_api="blas")  # as in taer serve
         uvicorn.Server(config).run([listener])
         return
     if not shutil.which("wrk"):

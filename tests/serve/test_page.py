@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 sync_api = pytest.importorskip("playwright.sync_api")
 from tests.serve.conftest import TOKEN, vectors  # noqa: E402
@@ -107,8 +108,10 @@ def best(page):
 
 def shot(page, name):
     if folder := os.environ.get("TAER_SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+        page.evaluate("scrollTo(0, 0)")
+        path = Path(folder) / f"{name}.png"
+        page.screenshot(path=path, full_page=True)
+        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 def test_draw_learn_predict_undo(serve, visit):
