@@ -33,6 +33,8 @@ def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):  # noqa:
     code, out, err = cli("predict", "new.safetensors", file)
     assert out.split() == head.predict(features.test_x).tolist()
     assert "of 100 right" in err
+    assert "of 50 right" in (err := cli("predict", "old.safetensors", file)[2])
+    assert "50 are of classes it does not know" in err
     code, out, _ = cli("audit", "old.safetensors", "new.safetensors", file)
     assert "all 5 old columns are bit-identical; 0 of 100 decisions among old classes differ" in out
     assert "moved columns: none" in out

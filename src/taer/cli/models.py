@@ -113,8 +113,11 @@ def predict(
             answer = {"label": label, "probabilities": dict(zip(names, row, strict=True))}
             print(json.dumps(answer, ensure_ascii=False))
     if y is not None:
-        right = sum(str(label) == str(truth) for label, truth in zip(labels, y, strict=True))
-        print(f"{right} of {len(y)} right ({100 * right / len(y):.2f} %)", file=sys.stderr)
+        known = set(map(str, head.classes_.tolist()))
+        right = [str(label) == truth for label, truth in zip(labels, y, strict=True) if truth in known]
+        share = f" ({100 * sum(right) / len(right):.2f} %)" if right else ""
+        others = f"; {len(y) - len(right)} are of classes it does not know" if len(right) < len(y) else ""
+        print(f"{sum(right)} of {len(right)} right{share}{others}", file=sys.stderr)
 
 
 @app.command()
