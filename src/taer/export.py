@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from taer import __version__
 from taer.audit import linear_map
 from taer.heads import HEADS, Head
+from taer.heads.ridge import RanPAC
+from taer.heads.statistical import LinearStatisticsHead, StatisticsHead
 
 _OPSET = 17
 _IR_VERSION = 8  # what runtimes since 2022 read
@@ -59,34 +61,67 @@ def _onnx() -> Any:
 
 
 def _graph(head: Head) -> Any:
-    columns = linear_map(head)
-    if columns is None:
-        raise ValueError(f"{type(head).__name__} is not linear in its features, so it has no ONNX form here")
     onnx = _onnx()
-    coef, intercept = columns
-    tensor = onnx.helper.np_dtype_to_tensor_dtype(coef.dtype)
-    is_text = head.classes_.dtype.kind == "U"
-    label = onnx.TensorProto.STRING if is_text else onnx.TensorProto.INT64
-    labels = [name.encode() for name in head.classes_.tolist()] if is_text else head.classes_.astype(np.int64)
+    nodes, weights, features, width = _score_nodes(head)
+    names = head.classes_
+    label = onnx.TensorProto.STRING if names.dtype.kind == "U" else onnx.TensorProto.INT64
+    labels = [name.encode() for name in names.tolist()] if names.dtype.kind == "U" else names.astype(np.int64)
     node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [
-            node("Gemm", ["features", "coef", "intercept"], ["scores"], transB=1),
+            *nodes,
             node("Softmax", ["scores"], ["probabilities"], axis=-1),
             node("ArgMax", ["scores"], ["best"], axis=-1, keepdims=0),
             node("Gather", ["classes", "best"], ["label"]),
         ],
         "taer",
-        [value("features", tensor, ["samples", coef.shape[1]])],
-        [value("probabilities", tensor, ["samples", len(coef)]), value("label", label, ["samples"])],
+        [value("features", features, ["samples", width])],
+        [value("probabilities", features, ["samples", len(names)]), value("label", label, ["samples"])],
         [
-            onnx.numpy_helper.from_array(np.ascontiguousarray(coef), "coef"),
-            onnx.numpy_helper.from_array(np.ascontiguousarray(intercept), "intercept"),
-            onnx.helper.make_tensor("classes", label, [len(coef)], labels),
+            *(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in weights.items()),
+            onnx.helper.make_tensor("classes", label, [len(names)], labels),
         ],
     )
     opset = onnx.helper.make_opsetid("", _OPSET)
     return onnx.helper.make_model(graph, producer_name="taer", opset_imports=[opset], ir_version=_IR_VERSION)
+
+
+def _score_nodes(head: Head) -> tuple[list[Any], dict[str, np.ndarray], int, int]:
+    """Nodes from ``features`` to ``scores``, their weights, and the type and width of the features."""
+    onnx = _onnx()
+    node, kind_of = onnx.helper.make_node, onnx.helper.np_dtype_to_tensor_dtype
+    columns = linear_map(head)
+    if columns is not None:
+        gemm = node("Gemm", ["features", "coef", "intercept"], ["scores"], transB=1)
+        weights = {"coef": columns[0], "intercept": columns[1]}
+        return [gemm], weights, kind_of(columns[0].dtype), columns[0].shape[1]
+    if not _is_linear_after_projection(head):
+        raise ValueError(f"{type(head).__name__} is not linear in its features, so it has no ONNX form here")
+    # These heads solve in float64 and answer in the type of the features.
+    kind = kind_of(np.dtype(head.dtype_))
+    weights = {"coef": head.coef_, "intercept": head.intercept_}
+    weights["temperature"] = np.array(head.temperature_, head.dtype_)
+    nodes, last = [], "features"
+    if isinstance(head, RanPAC):
+        weights["projection"] = head.projection_.astype(head.dtype_)
+        nodes = [
+            node("MatMul", ["features", "projection"], ["projected"]),
+            node("Relu", ["projected"], ["rectified"]),
+        ]
+        last = "rectified"
+    nodes += [
+        node("Cast", [last], ["embedded"], to=onnx.TensorProto.DOUBLE),
+        node("Gemm", ["embedded", "coef", "intercept"], ["exact"], transB=1),
+        node("Cast", ["exact"], ["raw"], to=kind),
+        node("Div", ["raw", "temperature"], ["scores"]),
+    ]
+    return nodes, weights, kind, head.n_features_in_
+
+
+def _is_linear_after_projection(head: Any) -> TypeGuard[LinearStatisticsHead]:
+    plain = isinstance(head, LinearStatisticsHead) and type(head)._scores is LinearStatisticsHead._scores
+    known = plain and (isinstance(head, RanPAC) or type(head)._embed is StatisticsHead._embed)
+    return known and head.normalize_ == "none"
 
 
 def _behind(path: str | os.PathLike[str], head: Any, width: int) -> Any:

@@ -252,7 +252,7 @@ class _Decoder:
 
 
 def _of_ours(kind: type) -> bool:
-    return kind.__module__ == "taer.memory" or kind.__module__.startswith("taer.heads.")
+    return kind.__module__ in ("taer.memory", "taer.statistics") or kind.__module__.startswith("taer.heads.")
 
 
 def _path(value: Any) -> str:

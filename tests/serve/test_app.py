@@ -72,6 +72,16 @@ def test_the_answer_is_that_of_the_saved_head(client, tmp_path):
         assert listed == {head.classes_[i]: pytest.approx(row[i], abs=1e-6) for i in order}
 
 
+def test_a_head_with_probabilities_of_its_own(open_service):
+    X, y = blobs(5, 60)
+    head = taer.make_head("slda", random_state=0).partial_fit(X[y < 3], y[y < 3].astype(str))
+    client = open_service(first=head)
+    rows = np.array(vectors(1, 2), np.float32)
+    answer = client.post("/predict", json={"vectors": rows.tolist(), "top": 3}).json()["predictions"][0]
+    listed = {entry["label"]: entry["probability"] for entry in answer["probabilities"]}
+    assert listed == pytest.approx(dict(zip(head.classes_, head.predict_proba(rows)[0].tolist(), strict=True)))
+
+
 def test_confusion_is_in_order_of_learning(client):
     taught(client, 3, 1)
     taught(client, 0)

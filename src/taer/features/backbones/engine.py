@@ -35,11 +35,11 @@ def image_encoder(
 ) -> Encoder:
     """The fastest way here to run a network that takes normalised images, fed with 8-bit pixels."""
     device = torch_device()
-    module = _from_pixels(network, mean, std).eval()
+    module = from_pixels(network, mean, std).eval()
     if device == "cpu" and find_spec("onnxruntime") and find_spec("onnxscript"):
         pixels = np.random.default_rng(0).integers(0, 256, (CPU_BATCH, *shape, 3), np.uint8)
         with contextlib.suppress(_ExportFailed):
-            return OnnxEncoder(_exported(module, pixels), CPU_BATCH)
+            return OnnxEncoder(exported(module, pixels), CPU_BATCH)
     return TorchEncoder(module, device, CPU_BATCH if device == "cpu" else GPU_BATCH)
 
 
@@ -109,7 +109,7 @@ def _providers(runtime: Any) -> list[str]:
     return [*gpu, "CPUExecutionProvider"]
 
 
-def _from_pixels(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
+def from_pixels(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
     """The network with normalisation as its first layer: images travel as bytes, a quarter of the memory."""
     import torch
 
@@ -133,7 +133,7 @@ class _ExportFailed(Exception):
     """The exporter does not know an operation of this network, or got it wrong."""
 
 
-def _exported(module: nn.Module, pixels: np.ndarray) -> bytes:
+def exported(module: nn.Module, pixels: np.ndarray) -> bytes:
     """The network as an ONNX model, checked against torch on two images of noise."""
     import torch
 
