@@ -17,7 +17,6 @@ from safetensors.numpy import save_file
 import taer
 from tests.heads.test_every_head import learn
 
-
 NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
 
 
