@@ -7,6 +7,7 @@ arrays, so a shallow copy is a snapshot.
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -104,6 +105,15 @@ class Memory:
         """Row numbers of ``times`` samples without replacement."""
         return draw(len(self), size, times, rng)
 
+    def without(self, label: int) -> Self:
+        """A copy without the samples of a label; later labels move up by one."""
+        memory, keep = copy.copy(self), self.y != label
+        if memory.X is not None:
+            memory.X = self.X[keep]
+        memory.y = self.y[keep] - (self.y[keep] > label)
+        memory.extra = {name: values[keep] for name, values in self.extra.items()}
+        return memory
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that is needed to restore the memory, as plain arrays."""
         arrays = {"capacity": np.int64(self.capacity), "seen": np.int64(self.seen), "y": self.y}
@@ -180,6 +190,12 @@ class GreedyBalanced(Memory):
             number += 1
         self.known = labels
         return np.sort(np.concatenate([np.array(members, np.int64) for members in slots]))
+
+    def without(self, label: int) -> Self:
+        memory = super().without(label)
+        known = self.known[self.known != label]
+        memory.known = known - (known > label)
+        return memory
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {**super().to_arrays(), "known": self.known}
@@ -321,6 +337,11 @@ class GradientBased(Memory):
         assert offer.residuals is not None
         h, delta = offer.embed(rows).astype(np.float64), offer.residuals(rows, labels).astype(np.float64)
         return gradient_similarity(h, delta, len(batch))
+
+    def without(self, label: int) -> Self:
+        memory = super().without(label)
+        memory.scores = self.scores[self.y != label]
+        return memory
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {**super().to_arrays(), "scores": self.scores}

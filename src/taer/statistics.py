@@ -133,6 +133,22 @@ class ClassStatistics:
         result.scatter = self.scatter - self.scatters[int(label)]
         return result._without(np.array([label]))
 
+    def without(self, label: int) -> ClassStatistics:
+        """The statistics without a class; later labels move up by one.
+
+        Exact with ``per_class``. Otherwise the pooled covariance stays what it was: the class's share in it is
+        not known.
+        """
+        if self.per_class:
+            result = self.forget(label)
+        else:
+            result = copy.copy(self)._without(np.array([label]))
+            freedom = (max(1, part.n_samples - len(part.labels)) for part in (result, self))
+            result.scatter = self.scatter * (next(freedom) / next(freedom))
+        result.labels = result.labels - (result.labels > label)
+        result.scatters = {number - (number > label): scatter for number, scatter in result.scatters.items()}
+        return result
+
     def _without(self, labels: np.ndarray) -> ClassStatistics:
         keep = ~np.isin(self.labels, labels)
         self.labels, self.counts, self.means = self.labels[keep], self.counts[keep], self.means[keep]

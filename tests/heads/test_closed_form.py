@@ -69,6 +69,24 @@ def test_ncm_by_angle_and_by_distance(harder_tasks):
     np.testing.assert_allclose(learn(taer.NCM(), harder_tasks).decision_function(X), cosine)
 
 
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("ncm", {}),
+        ("slda", {"forgettable": True}),
+        ("ridge", {"forgettable": True, "gamma": 1.0}),
+        ("ranpac", {"forgettable": True, "gamma": 1.0, "width": 30}),
+        ("rgda", {"normalize": "l2"}),
+    ],
+)
+def test_forgetting_is_as_if_never_seen(name, params, harder_tasks):
+    X, _ = union(harder_tasks)
+    head = learn(taer.make_head(name, random_state=0, **params), harder_tasks).forget(7)
+    never = [(X[y != 7], y[y != 7]) for X, y in harder_tasks]
+    other = learn(taer.make_head(name, random_state=0, **params), never)
+    np.testing.assert_allclose(head.decision_function(X), other.decision_function(X), atol=1e-8, rtol=1e-7)
+
+
 @pytest.mark.parametrize("shrinkage", ["ledoit-wolf", "oas"])
 def test_estimated_shrinkage_is_scikit_learns(shrinkage, harder_tasks):
     from sklearn.covariance import OAS, LedoitWolf

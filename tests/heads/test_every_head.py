@@ -22,6 +22,8 @@ from tests.conftest import blobs, small_head
 pytestmark = pytest.mark.parametrize("name", list(taer.HEADS))
 # Lower bounds of a class-incremental comparison: they are meant to forget.
 NEEDS_MEMORY = {"icarl", "gdumb"}
+# Closed forms of all classes: without one of them the others change.
+MOVES_WHEN_A_CLASS_GOES = {"slda", "ridge", "ranpac", "rff-lda", "rgda"}
 FORGETFUL = {"finetune", "oewc", "lwf"}
 
 
@@ -258,6 +260,63 @@ def test_bad_parameters_are_named(name, tasks, bad, message):
     with pytest.raises(ValueError, match=message):
         head.partial_fit(*tasks[1])
     assert snapshot(head)[1] == before
+
+
+def test_a_class_can_be_renamed(name, tasks):
+    head, same = (learn(small_head(name, random_state=0), tasks[:2]) for _ in range(2))
+    X = tasks[0][0]
+    head.rename(0, 9)
+    assert head.classes_.tolist() == [1, 4, 5, 9]
+    assert 9 in [label for label, _ in head.learning_order_]
+    before = same.predict(X)
+    np.testing.assert_array_equal(head.predict(X), np.where(before == 0, 9, before))
+    columns = [1, 2, 3, 0]  # where 0, 1, 4, 5 were, in the new order
+    np.testing.assert_allclose(head.predict_proba(X), same.predict_proba(X)[:, columns], rtol=1e-6)
+    head.partial_fit(*tasks[2])  # learning goes on
+    assert head.score(*tasks[2]) > 0.9
+    for bad, message in ((7, "not a known class"), (4, "another class already"), ("x", "never converted")):
+        with pytest.raises(ValueError, match=message):
+            head.rename(*((bad, 8) if bad == 7 else (1, bad)))
+
+
+def test_a_class_can_be_forgotten(name, tasks):
+    head = learn(small_head(name, random_state=0), tasks)
+    X = np.concatenate([X for X, _ in tasks])
+    before = head.decision_function(X)
+    head.forget(5)
+    assert head.classes_.tolist() == [0, 1, 2, 3, 4]
+    assert [label for label, _ in head.learning_order_] == [1, 4, 0, 2, 3]
+    assert 5 not in head.predict(X)
+    if name not in MOVES_WHEN_A_CLASS_GOES:
+        np.testing.assert_array_equal(head.decision_function(X), before[:, [0, 1, 2, 3, 4]])
+    if hasattr(head, "memory_"):
+        labels = np.array([label for label, _ in head.learning_order_])[head.memory_.y]
+        everything, truth = X, np.concatenate([y for _, y in tasks])
+        rows = [np.flatnonzero((everything == row).all(axis=1))[0] for row in head.memory_.X]
+        np.testing.assert_array_equal(truth[rows], labels)
+    head.partial_fit(*tasks[1])  # it may come again
+    assert head.classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    assert head.score(*tasks[1]) > 0.9
+    with pytest.raises(ValueError, match="not a known class"):
+        head.forget(17)
+    with pytest.raises(ValueError, match="only class"):
+        small_head(name).partial_fit(X[:5], np.ones(5, int)).forget(1)
+
+
+def test_none_of_these(name, tasks):
+    X, y = tasks[0]
+    held, far = X[::4], X[::4] * 0 + X.mean(0)  # between the two classes: neither
+    head = small_head(name, random_state=0).partial_fit(np.delete(X, np.s_[::4], axis=0), np.delete(y, np.s_[::4]))
+    threshold = head.novelty_threshold(held, false_alarms=0.1)
+    assert np.mean(head.novelty(held) > threshold) <= 0.1
+    assert head.novelty(far).mean() > head.novelty(held).mean()
+    answers = head.predict(far, unknown="?", threshold=threshold)
+    assert set(answers) <= {"?", 1, 4}
+    assert (answers == "?").any()
+    with pytest.raises(ValueError, match="needs a threshold"):
+        head.predict(far, unknown="?")
+    with pytest.raises(ValueError, match="false_alarms must be"):
+        head.novelty_threshold(held, 0)
 
 
 def test_parameters_are_read_at_each_task(name, tasks):

@@ -249,8 +249,8 @@ def methods() -> None:
     from taer.heads import HEADS
 
     for name, head in HEADS.items():
-        print(f"{name:<12}{(head.__doc__ or '').strip().splitlines()[0]}")
-        print(" " * 12 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)))
+        print(f"{name:<14}{(head.__doc__ or '').strip().splitlines()[0]}")
+        print(" " * 14 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)))
     print("\nWhat the parameters mean:")
     help_texts = {item.name: item.metadata["help"] for head in HEADS.values() for item in fields(head)}
     for name, text in sorted(help_texts.items()):

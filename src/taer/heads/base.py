@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -53,6 +53,9 @@ class Head(ClassifierMixin, BaseEstimator):
     """
 
     random_state: Any = param(None, "seed of everything random; None for a new one each time")
+
+    # Fitted arrays with one row per class, in the order of ``classes_``; a subclass adds its own.
+    class_arrays: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn ``X, y`` as the first task."""
@@ -146,10 +149,78 @@ class Head(ClassifierMixin, BaseEstimator):
         """Softmax of the scores over the classes seen so far."""
         return np.concatenate([softmax(scores) for scores in self._score_chunks(X)])
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The class with the highest score."""
+    def predict(self, X: Any, *, unknown: Any = None, threshold: float | None = None) -> np.ndarray:
+        """The class with the highest score, or ``unknown`` where :meth:`novelty` is above ``threshold``."""
         best = [scores.argmax(axis=1) for scores in self._score_chunks(X)]
-        return self.classes_[np.concatenate(best)]
+        labels = self.classes_[np.concatenate(best)]
+        if unknown is None:
+            return labels
+        if threshold is None:
+            raise ValueError("unknown needs a threshold; novelty_threshold(X) finds one from held-back samples")
+        return np.where(self.novelty(X) > threshold, np.array(unknown, object), labels.astype(object))
+
+    def novelty(self, X: Any) -> np.ndarray:
+        """How little a sample looks like any known class: one minus the highest probability."""
+        return 1 - self.predict_proba(X).max(axis=1)
+
+    def novelty_threshold(self, X: Any, false_alarms: float = 0.05) -> float:
+        """The novelty that a share ``false_alarms`` of samples of known classes exceeds.
+
+        ``X`` are samples of known classes that were held back: the head is surer of those it learned from.
+        """
+        if not 0 < false_alarms < 1:
+            raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
+        return float(np.quantile(self.novelty(X), 1 - false_alarms))
+
+    def rename(self, old: Any, new: Any) -> Self:
+        """Give a class another name; nothing else changes."""
+        check_is_fitted(self)
+        position = self._position_of(old)
+        renamed = check_labels([new], 1, self.classes_)[0]
+        if renamed in self.classes_:
+            raise ValueError(f"{new!r} is another class already")
+        labels = self.classes_.tolist()
+        labels[position] = renamed.item() if hasattr(renamed, "item") else renamed
+        self.learning_order_ = [
+            Learned(labels[position] if label == old else label, task) for label, task in self.learning_order_
+        ]
+        order = np.argsort(np.array(labels))
+        self.classes_ = np.array(labels)[order]
+        self._take_classes(order)
+        return self
+
+    def forget(self, label: Any) -> Self:
+        """Drop a class: its column or statistics and its samples in the memory.
+
+        Scores of other classes stay, but where a closed form depends on all classes; ``docs/beyond.md`` says for
+        which heads the result is as if the class had never been seen.
+        """
+        check_is_fitted(self)
+        position = self._position_of(label)
+        if len(self.classes_) == 1:
+            raise ValueError("the only class cannot be forgotten")
+        number = [known for known, _ in self.learning_order_].index(label)
+        with self._unchanged_on_error():
+            self.learning_order_ = [entry for entry in self.learning_order_ if entry.label != label]
+            keep = np.delete(np.arange(len(self.classes_)), position)
+            self.classes_ = self.classes_[keep]
+            self._take_classes(keep)
+            self._forget_number(number)
+        return self
+
+    def _position_of(self, label: Any) -> int:
+        found = np.flatnonzero(self.classes_ == label)
+        if not len(found):
+            raise ValueError(f"{label!r} is not a known class")
+        return int(found[0])
+
+    def _take_classes(self, order: np.ndarray) -> None:
+        names = {name for cls in type(self).__mro__ for name in vars(cls).get("class_arrays", ())}
+        for name in names:
+            setattr(self, name, getattr(self, name)[order])
+
+    def _forget_number(self, number: int) -> None:
+        """Drop what is kept under a class's number in order of arrival; later numbers move up."""
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything the head knows to one ``.safetensors`` file; ``taer.load`` reads it."""

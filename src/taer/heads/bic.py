@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -34,6 +34,8 @@ class BiC(UnionHead, SoftmaxHead):
 
     memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
     held_out: float = param(0.1, "share of the memory kept for the correction", above=0, below=1)
+
+    class_arrays: ClassVar[tuple[str, ...]] = ("offsets_",)
 
     def _learn(self, X: Any, task: Task) -> None:
         columns = self._open_columns(X, task)

@@ -47,6 +47,12 @@ class DERPP(ReplayHead):
             gradient=_gradient,
         )
 
+    def _forget_number(self, number: int) -> None:
+        super()._forget_number(number)
+        logits = self.memory_.extra.get("logits", np.empty((0, 0)))
+        if number < logits.shape[1]:
+            self.memory_.extra = {"logits": np.delete(logits, number, axis=1)}
+
     def _finish(self, X: Any, task: Task) -> None:
         memory = copy.copy(self.memory_)
         if len(memory):

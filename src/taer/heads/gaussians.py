@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -57,6 +57,10 @@ class GaussianHead(StatisticsHead):
     )
     rank: int = param(64, "directions kept of the covariance of a class, in float16", at_least=0)
 
+    class_arrays: ClassVar[tuple[str, ...]] = (
+        "coef_", "intercept_", "centres_", "directions_", "spectra_", "sizes_", "block_",
+    )  # fmt: skip
+
     def _fix_embedding(self, X: Any, task: Task) -> None:
         super()._fix_embedding(X, task)
         width, rank = X.shape[1], min(self.rank, X.shape[1])
@@ -78,7 +82,7 @@ class GaussianHead(StatisticsHead):
         raise NotImplementedError
 
     def _solve(self, X: Any, task: Task) -> None:
-        for name in ("coef_", "intercept_", "centres_", "directions_", "spectra_", "sizes_", "block_"):
+        for name in self.class_arrays:
             setattr(self, name, task.reseat(getattr(self, name)))
         covariance = self._shared(task)
         columns, offsets, beta = self._linear(covariance, task)

@@ -34,6 +34,7 @@ class ICaRL(UnionHead, SoftmaxHead):
     inference: str = param("nme", "answer by the nearest mean of exemplars or by the head", options=("nme", "head"))
 
     policy_parameter: ClassVar[str] = "exemplars"
+    class_arrays: ClassVar[tuple[str, ...]] = ("means_",)
 
     def _moving(self, task: Task) -> np.ndarray:
         return task.current

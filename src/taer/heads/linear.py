@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,6 +66,8 @@ class LinearHead(MappedHead):
     The map is folded into ``coef_`` and ``intercept_`` once, when a task ends; rows of classes that did not
     move are carried over bit by bit.
     """
+
+    class_arrays: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
 
     def _fix_map(self, X: Any) -> None:
         super()._fix_map(X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ class NCM(StatisticsHead):
     """
 
     metric: str = param("cosine", "nearest by angle or by distance", options=("cosine", "euclidean"))
+
+    class_arrays: ClassVar[tuple[str, ...]] = ("means_",)
 
     def _solve(self, X: Any, task: Task) -> None:
         means = self.statistics_.means[np.argsort(self._arrival)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class OnlineEWC(SoftmaxHead):
     lr: float = param(0.03, "learning rate", above=0)
     e_lambda: float = param(10.0, "strength of the penalty", at_least=0)
     gamma: float = param(1.0, "what is kept of the Fisher information of earlier tasks", at_least=0)
+
+    class_arrays: ClassVar[tuple[str, ...]] = ("fisher_",)
 
     def _plan(self, X: Any, task: Task, columns: np.ndarray) -> Plan:
         fisher = self.fisher_ if self.n_tasks_ > 1 else np.zeros((0, X.shape[1]))

@@ -45,6 +45,9 @@ class Remembering(MappedHead):
         memory.add(X, numbers[task.y], self._rng_, embed=self._map, residuals=self._residuals, **extra)
         self.memory_ = memory
 
+    def _forget_number(self, number: int) -> None:
+        self.memory_ = self.memory_.without(number)
+
     def _residuals(self, X: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """``softmax(scores) - onehot``: what the gradient of a sample's cross-entropy is made of."""
         residuals = softmax(self._scores(X))

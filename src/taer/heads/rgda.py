@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -25,9 +25,20 @@ class RGDA(StatisticsHead):
     own: float = param(0.1, "weight of the own covariance of a class", at_least=0)
     shrinkage: float = param(0.1, "share of the mean variance mixed into each covariance", at_least=0)
 
-    per_class = True
+    class_arrays: ClassVar[tuple[str, ...]] = ("means_", "offsets_", "precisions_")
+
+    @property
+    def per_class(self) -> bool:
+        return True
+
+    def _forget_number(self, number: int) -> None:
+        super()._forget_number(number)
+        self._set_from_statistics()
 
     def _solve(self, X: Any, task: Task) -> None:
+        self._set_from_statistics()
+
+    def _set_from_statistics(self) -> None:
         statistics, order = self.statistics_, np.argsort(self._arrival)
         base = shrunk(statistics.covariance(), self.shrinkage)
         width = len(base)

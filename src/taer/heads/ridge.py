@@ -28,9 +28,22 @@ class Ridge(LinearStatisticsHead):
         "auto", "strength of the penalty, a number or chosen in the first task", at_least=0, options=("auto",)
     )
 
+    forgettable: bool = param(False, "keep a scatter per class, so that a class can be forgotten exactly")
+
+    @property
+    def per_class(self) -> bool:
+        return self.forgettable
+
+    def _forget_number(self, number: int) -> None:
+        super()._forget_number(number)
+        self._set_from_statistics()
+
     def _solve(self, X: Any, task: Task) -> None:
         if self.gamma == "auto" and self.n_tasks_ == 1:
             self.share_ = self._chosen_share(X, task)
+        self._set_from_statistics()
+
+    def _set_from_statistics(self) -> None:
         total, mean, centred_sums = self._moments()
         strength = self.share_ * np.trace(total) / len(total) if self.gamma == "auto" else float(self.gamma)
         columns = cho_solve(cho_factor(total + max(strength, 1e-12) * np.eye(len(total))), centred_sums.T).T

@@ -27,9 +27,22 @@ class SLDA(LinearStatisticsHead):
         0.1, "share of the mean variance mixed into the covariance", at_least=0, options=("ledoit-wolf", "oas")
     )
 
+    forgettable: bool = param(False, "keep a scatter per class, so that a class can be forgotten exactly")
+
+    @property
+    def per_class(self) -> bool:
+        return self.forgettable
+
+    def _forget_number(self, number: int) -> None:
+        super()._forget_number(number)
+        self._set_from_statistics()
+
     def _solve(self, X: Any, task: Task) -> None:
         if self.n_tasks_ == 1:
             self.shrinkage_ = self._estimated(X, task) if isinstance(self.shrinkage, str) else float(self.shrinkage)
+        self._set_from_statistics()
+
+    def _set_from_statistics(self) -> None:
         covariance = shrunk(self.statistics_.covariance(), self.shrinkage_)
         self._set_columns(*discriminants(self.statistics_.means, covariance))
 

@@ -45,7 +45,10 @@ class StatisticsHead(Head):
         options=(*NORMALISATIONS, "auto"),
     )
 
-    per_class: ClassVar[bool] = False  # whether each class keeps a covariance
+    @property
+    def per_class(self) -> bool:
+        """Whether each class keeps a covariance of its own."""
+        return False
 
     def _learn(self, X: Any, task: Task) -> None:
         if self.n_tasks_ == 1:
@@ -92,6 +95,9 @@ class StatisticsHead(Head):
         scores = np.concatenate([trial._scores(X[rows]) for rows in [np.flatnonzero(held)]]).astype(np.float64)
         return best_temperature(scores, task.y[held])
 
+    def _forget_number(self, number: int) -> None:
+        self.statistics_ = self.statistics_.without(number)
+
     def predict_proba(self, X: Any) -> np.ndarray:
         """Softmax of the scores at the temperature fitted in the first task."""
         return np.concatenate([softmax(scores / self.temperature_) for scores in self._score_chunks(X)])
@@ -100,6 +106,8 @@ class StatisticsHead(Head):
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearStatisticsHead(StatisticsHead):
     """Scores ``coef_ @ embedding(x) + intercept_``; without normalisation, ``coef_`` is in the user's features."""
+
+    class_arrays: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
 
     def _set_columns(self, columns: np.ndarray, offsets: np.ndarray) -> None:
         """Columns in order of arrival."""

@@ -64,6 +64,9 @@ class TaERGauss(LinearHead):
         self._fold(task.current, columns[:, :-1])
         self.intercept_[task.current] += columns[:, -1].astype(self.dtype_)
 
+    def _forget_number(self, number: int) -> None:
+        self.statistics_ = self.statistics_.without(number)
+
     def _with_offsets(self, classes: np.ndarray) -> np.ndarray:
         """Columns of known classes in the mapped space, each with its offset at the end."""
         coef = self.coef_[classes].astype(np.float64)

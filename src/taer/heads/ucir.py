@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class UCIR(UnionHead, SGDHead):
     momentum: float = param(0.9, "momentum of the descent", at_least=0)
     weight_decay: float = param(5e-4, "decay of new rows and of the scale", at_least=0)
     k: int | None = param(None, "new classes that a replayed sample is kept away from; None for 2, or all if fewer")
+
+    class_arrays: ClassVar[tuple[str, ...]] = ("rows_",)
 
     def _learn(self, X: Any, task: Task) -> None:
         self._fix_map(X)
