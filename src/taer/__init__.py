@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "HEADS": "taer.heads",
     "make_head": "taer.heads",
+    "load": "taer.saving",
     "ER": "taer.heads.er",
     "ERBalanced": "taer.heads.er",
     "ERFixed": "taer.heads.er",
@@ -104,5 +105,6 @@ if TYPE_CHECKING:
     from taer.memory import GreedyBalanced as GreedyBalanced
     from taer.memory import Herding as Herding
     from taer.memory import Reservoir as Reservoir
+    from taer.saving import load as load
     from taer.statistics import ClassStatistics as ClassStatistics
     from taer.stream import class_stream as class_stream

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -225,6 +226,12 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def _forget_number(self, number: int) -> None:
         """Drop what is kept under a class's number in order of arrival; later numbers move up."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything the head knows to one ``.safetensors`` file; ``taer.load`` reads it."""
+        from taer.saving import save  # which knows all heads
+
+        save(self, path)
 
     def _score_chunks(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self)

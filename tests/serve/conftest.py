@@ -1,0 +1,105 @@
+"""A service on a temporary folder, in this process and as a real server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+import httpx2 as httpx
+from fastapi.testclient import TestClient
+
+from taer.serve.app import create_app
+from taer.serve.service import Service
+from tests.conftest import blobs
+
+TOKEN = "secret"
+AUTH = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def vectors(label: int, count: int = 8, seed: int = 0) -> list[list[float]]:
+    """Samples of one of five well separated classes."""
+    X, y = blobs(5, 60, seed=0)
+    rows = np.flatnonzero(y == label)
+    return X[np.random.default_rng(seed).choice(rows, count, replace=False)].tolist()
+
+
+def png(image: Any, format: str = "PNG") -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, format)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+@pytest.fixture
+def open_service(tmp_path):
+    """A client of a service in this process, which has the token; closed at the end of the test."""
+    with ExitStack() as everything:
+
+        def start(**options):
+            service = Service(tmp_path / "service", **options)
+            client = TestClient(
+                create_app(service, TOKEN),
+                base_url="http://127.0.0.1",
+                headers=AUTH,
+                raise_server_exceptions=False,
+            )
+            running = everything.enter_context(ExitStack())
+            running.enter_context(client)
+            client.service, client.stop = service, running.close
+            return client
+
+        yield start
+
+
+@pytest.fixture
+def client(open_service):
+    return open_service()
+
+
+class Server:
+    """A real ``taer serve`` process."""
+
+    def __init__(self, folder, *options: str, program: Sequence[str] = ("-m", "taer", "serve")) -> None:
+        command = [sys.executable, *program, str(folder), "--port", "0", "--token", TOKEN, *options]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        line = self.process.stdout.readline()
+        found = re.search(r"(http://\S+?)/#token=", line)
+        assert found, line
+        self.url = found[1]
+        self.http = httpx.Client(base_url=self.url, headers=AUTH, timeout=60)
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.process.kill()
+        self.close()
+
+    def close(self) -> None:
+        self.http.close()
+        self.process.terminate()
+        self.process.wait(20)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start real servers; stopped at the end of the test."""
+    servers = []
+
+    def start(folder=tmp_path / "service", *options, **more):
+        servers.append(Server(folder, *options, **more))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()

@@ -1,0 +1,339 @@
+"""The life of a service over HTTP."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import taer
+from taer.serve import inputs
+from tests.conftest import blobs
+from tests.serve.backbones import Letters, Pixels
+from tests.serve.conftest import png, vectors
+
+
+def add(client, label, rows):
+    answer = client.post("/examples", json={"label": label, "vectors": rows})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def taught(client, *labels):
+    for label in labels:
+        add(client, f"class {label}", vectors(label))
+    answer = client.post("/learn")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def labels_of(client, rows):
+    answer = client.post("/predict", json={"vectors": rows})
+    assert answer.status_code == 200, answer.text
+    return [prediction["label"] for prediction in answer.json()["predictions"]]
+
+
+def test_examples_tasks_predictions_and_going_back(client):
+    assert client.get("/classes").json() == {
+        "version": 0, "width": None, "backbone": None, "learning": False, "classes": [],
+    }  # fmt: skip
+    assert client.post("/predict", json={"vectors": [[1, 2]]}).status_code == 409
+    first = taught(client, 1, 0)
+    assert (first["version"], first["parent"], first["new_classes"]) == (1, 0, ["class 0", "class 1"])
+    assert (first["examples"], first["held_back"], first["accuracy"], first["changes"]) == (12, 4, 1.0, None)
+    second = taught(client, 2)
+    assert second["new_classes"] == ["class 2"]
+    assert second["changes"]["moved"] == []
+    assert (second["changes"]["compared"], second["changes"]["changed"]) == (6, 0)
+    rows = [vectors(label, 1, seed=5)[0] for label in (2, 1, 0)]
+    assert labels_of(client, rows) == ["class 2", "class 1", "class 0"]
+    assert [row["label"] for row in client.get("/classes").json()["classes"]] == ["class 0", "class 1", "class 2"]
+    history = client.post("/rollback/1").json()
+    assert history["current"] == 1
+    assert [version["version"] for version in history["versions"]] == [1, 2]
+    assert "class 2" not in labels_of(client, rows)
+    third = taught(client, 3)
+    assert (third["version"], third["parent"], third["held_back"]) == (3, 1, 6)  # nothing of version 2
+    assert client.post("/rollback/2").json()["current"] == 2  # forward again, on the other branch
+    assert labels_of(client, rows) == ["class 2", "class 1", "class 0"]
+    assert client.post("/rollback/0").json()["current"] == 0
+    assert client.post("/predict", json={"vectors": rows}).status_code == 409
+    assert client.post("/rollback/9").status_code == 404
+
+
+def test_the_answer_is_that_of_the_saved_head(client, tmp_path):
+    taught(client, 0, 1, 2)
+    head = taer.load(tmp_path / "service" / "versions" / "000001.safetensors")
+    X = np.array(vectors(1, 5), np.float32)
+    answer = client.post("/predict", json={"vectors": X.tolist(), "top": 2}).json()
+    for row, prediction in zip(head.predict_proba(X), answer["predictions"], strict=True):
+        listed = {entry["label"]: entry["probability"] for entry in prediction["probabilities"]}
+        order = np.argsort(-row)[:2]
+        assert listed == {head.classes_[i]: pytest.approx(row[i], abs=1e-6) for i in order}
+
+
+def test_a_head_with_probabilities_of_its_own(open_service):
+    X, y = blobs(5, 60)
+    head = taer.make_head("slda", random_state=0).partial_fit(X[y < 3], y[y < 3].astype(str))
+    client = open_service(first=head)
+    rows = np.array(vectors(1, 2), np.float32)
+    answer = client.post("/predict", json={"vectors": rows.tolist(), "top": 3}).json()["predictions"][0]
+    listed = {entry["label"]: entry["probability"] for entry in answer["probabilities"]}
+    assert listed == pytest.approx(dict(zip(head.classes_, head.predict_proba(rows)[0].tolist(), strict=True)))
+
+
+def test_confusion_is_in_order_of_learning(client):
+    taught(client, 3, 1)
+    taught(client, 0)
+    confusion = client.get("/confusion").json()
+    assert confusion["classes"] == ["class 1", "class 3", "class 0"]
+    assert sum(cell["count"] for cell in confusion["cells"]) == 6
+    assert all(cell["truth"] == cell["answer"] for cell in confusion["cells"])
+
+
+def test_waiting_examples_can_be_discarded(client):
+    add(client, "a", vectors(0))
+    assert client.get("/classes").json()["classes"][0]["waiting"] == 8
+    assert client.delete("/examples").json() == {"discarded": 8}
+    assert client.get("/classes").json()["classes"] == []
+    answer = client.post("/learn")
+    assert answer.status_code == 409
+    assert "no examples" in answer.json()["detail"]
+
+
+def test_a_known_class_may_return(client):
+    taught(client, 0, 1)
+    again = taught(client, 1)
+    assert again["new_classes"] == []
+    assert again["changes"]["moved"] == ["class 1"]
+    assert "1 of 2 old columns moved" in again["changes"]["sentence"]
+
+
+def test_it_starts_from_a_saved_head_and_comes_back(open_service):
+    X, y = blobs(5, 60)
+    head = taer.ER(random_state=0).partial_fit(X[y < 2], y[y < 2])
+    client = open_service(first=head, held_back=(X[y < 2][:20], [str(label) for label in y[y < 2][:20]]))
+    entry = client.get("/history").json()["versions"][0]
+    assert (entry["method"], entry["held_back"], entry["accuracy"]) == ("ER", 20, 1.0)
+    assert client.post("/examples", json={"label": "cat", "vectors": vectors(2)}).status_code == 422
+    add(client, "2", vectors(2))
+    assert client.post("/learn").json()["new_classes"] == ["2"]
+    assert labels_of(client, vectors(2, 3, seed=9)) == ["2", "2", "2"]
+    add(client, "3", vectors(3))
+    client.stop()
+    again = open_service(first=head)  # the folder is not empty, so the head is not taken again
+    assert again.get("/health").json()["version"] == 2
+    assert labels_of(again, vectors(2, 3, seed=9)) == ["2", "2", "2"]
+    assert again.get("/classes").json()["classes"][-1] == {
+        "label": "3", "task": None, "examples": 0, "held_back": 0, "waiting": 8,
+    }  # fmt: skip
+
+
+def test_images_and_texts(open_service):
+    client = open_service(backbone=Pixels())
+    dark, light = png(Image.new("RGB", (30, 20), "black")), png(Image.new("L", (20, 20), "white"), "JPEG")
+    for label, image in (("dark", dark), ("light", f"data:image/jpeg;base64,{light}")):
+        added = client.post("/examples", json={"label": label, "images": [image] * 4})
+        assert added.status_code == 200, added.text
+    client.post("/learn")
+    transparent = png(Image.new("RGBA", (10, 10), (0, 0, 0, 0)))
+    found = client.post("/predict", json={"images": [dark, light, transparent]}).json()["predictions"]
+    assert [prediction["label"] for prediction in found] == ["dark", "light", "light"]
+    assert client.get("/classes").json()["backbone"] == {"name": "pixels", "kind": "image"}
+    assert "no text backbone" in client.post("/predict", json={"texts": ["a"]}).json()["detail"]
+
+
+def test_texts(open_service):
+    client = open_service(backbone=Letters())
+    for label, text in (("first", "aaa"), ("last", "fff")):
+        client.post("/examples", json={"label": label, "texts": [text] * 4})
+    client.post("/learn")
+    found = client.post("/predict", json={"texts": ["a a", "f"]}).json()["predictions"]
+    assert [prediction["label"] for prediction in found] == ["first", "last"]
+
+
+def bomb():
+    """A picture of 9,000 × 9,000 pixels in a few hundred bytes of header and nothing else."""
+    import struct
+    import zlib
+
+    def chunk(kind, content):
+        body = kind + content
+        return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", 9000, 9000, 8, 2, 0, 0, 0)
+    import base64
+
+    content = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(10_000)))
+    return base64.b64encode(content + chunk(b"IEND", b"")).decode()
+
+
+BAD = {
+    "no body": ("/predict", None, "required"),
+    "not JSON": ("/predict", b"{", "JSON"),
+    "not an object": ("/predict", [1], "dictionary"),
+    "nothing": ("/predict", {}, "exactly one"),
+    "two kinds": ("/predict", {"vectors": [[1.0]], "texts": ["a"]}, "exactly one"),
+    "empty": ("/predict", {"vectors": []}, "at least 1"),
+    "empty vector": ("/predict", {"vectors": [[]]}, "at least 1"),
+    "not numbers": ("/predict", {"vectors": [["a"] * 12]}, "valid number"),
+    "ragged": ("/predict", {"vectors": [[1.0] * 12, [1.0] * 11]}, "same length"),
+    "wrong width": ("/predict", {"vectors": [[1.0] * 11]}, "expected 12 numbers in each, got 11"),
+    "NaN": ("/predict", b'{"vectors": [[NaN' + b", 1.0" * 11 + b"]]}", "finite"),
+    "too large a number": ("/predict", {"vectors": [[1e39] * 12]}, "fit in 32 bits"),
+    "too many": ("/predict", {"vectors": [[1.0] * 12] * 1025}, "at most 1024"),
+    "unknown field": ("/predict", {"vectors": [[1.0] * 12], "wings": 2}, "not permitted"),
+    "top": ("/predict", {"vectors": [[1.0] * 12], "top": 0}, "greater than or equal to 1"),
+    "deep": ("/predict", b"[" * 100_000, ""),
+    "huge integer": ("/predict", b'{"vectors": [[' + b"9" * 10_000 + b"]]}", ""),
+    "not base64": ("/predict", {"images": ["**"]}, "base64"),
+    "not an image": ("/predict", {"images": ["aGVsbG8="]}, "not a readable"),
+    "bomb": ("/predict", {"images": [bomb()]}, "may have 4096 pixels, got 9000"),
+    "no label": ("/examples", {"vectors": [[1.0] * 12]}, "label: Field required"),
+    "blank label": ("/examples", {"label": "  ", "vectors": [[1.0] * 12]}, "printable"),
+    "invisible label": ("/examples", {"label": "a\u0000b", "vectors": [[1.0] * 12]}, "printable"),
+    "half a character": ("/examples", b'{"label": "\\ud800", "vectors": [[1.0]]}', ""),
+    "long label": ("/examples", {"label": "a" * 101, "vectors": [[1.0] * 12]}, "at most 100"),
+    "example width": ("/examples", {"label": "a", "vectors": [[1.0] * 3]}, "expected 12"),
+    "version": ("/rollback/-1", None, "greater than or equal to 0"),
+    "no number": ("/rollback/first", None, "valid integer"),
+    "address": ("/nowhere", {}, "this address"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_bad_input_is_refused_in_a_sentence(open_service, case):
+    X, y = blobs(3, 20)
+    client = open_service(first=taer.TaER(random_state=0).partial_fit(X, y.astype(str)), backbone=Pixels())
+    client.headers["Content-Type"] = "application/json"
+    path, body, words = BAD[case]
+    form = {"content": body} if isinstance(body, bytes) else {"json": body} if body is not None else {}
+    answer = client.post(path, **form)
+    assert 400 <= answer.status_code < 500, answer.text
+    detail = answer.json()["detail"]
+    assert words in detail
+    assert len(detail) < 400
+    assert "Traceback" not in answer.text
+    assert "/tmp" not in answer.text
+    assert client.get("/classes").json()["classes"][-1]["waiting"] == 0
+
+
+def test_requests_are_bounded(client, monkeypatch):
+    answer = client.post("/predict", content=b" " * (inputs.MAX_BODY + 1))
+    assert answer.status_code == 413
+    assert "16 MiB" in answer.json()["detail"]
+
+    def endless():
+        for _ in range(20):
+            yield b" " * (1 << 20)
+
+    answer = client.post("/predict", content=endless())  # no length announced
+    assert answer.status_code == 413
+    monkeypatch.setattr("taer.serve.service.MAX_PENDING", 10)
+    add(client, "a", vectors(0))
+    assert client.post("/examples", json={"label": "a", "vectors": vectors(0)}).status_code == 409
+
+
+def test_changes_need_the_token_and_predictions_do_not(client):
+    taught(client, 0, 1)
+    for header in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic c2VjcmV0"}):
+        for method, path in (
+            ("POST", "/examples"), ("DELETE", "/examples"), ("POST", "/learn"), ("POST", "/rollback/0"),
+        ):  # fmt: skip
+            answer = client.request(method, path, headers=header)
+            assert answer.status_code == 401
+            assert "token" in answer.json()["detail"]
+        assert client.post("/predict", json={"vectors": vectors(0)}, headers=header).status_code == 200
+        assert client.get("/history", headers=header).status_code == 200
+
+
+def test_a_public_address_needs_the_token_for_everything(tmp_path):
+    from fastapi.testclient import TestClient
+
+    from taer.serve.app import create_app
+    from taer.serve.service import Service
+    from tests.serve.conftest import AUTH, TOKEN
+
+    with TestClient(create_app(Service(tmp_path), TOKEN, public=True), base_url="http://any.example") as client:
+        for path in ("/classes", "/history", "/confusion", "/metrics"):
+            assert client.get(path).status_code == 401
+            assert client.get(path, headers=AUTH).status_code == 200
+        assert client.post("/predict", json={"vectors": [[1.0]]}).status_code == 401
+        assert client.get("/health").status_code == 200
+
+
+def test_a_foreign_name_for_our_address_is_refused(client):
+    assert client.get("/classes", headers={"Host": "evil.example"}).status_code == 400
+    assert client.get("/classes", headers={"Host": "localhost:8000"}).status_code == 200
+    assert client.get("/classes", headers={"Host": "[::1]:8000"}).status_code == 200
+
+
+def test_metrics_and_headers(client):
+    taught(client, 0, 1)
+    labels_of(client, vectors(0, 3))
+    client.get("/some/where")
+    answer = client.get("/metrics")
+    for line in (
+        'taer_requests_total{method="POST",path="/predict",status="200"} 1.0',
+        "taer_predicted_samples_total 3.0",
+        "taer_learned_tasks_total 1.0",
+        "taer_version 1.0",
+        "taer_classes 2.0",
+        "taer_waiting_examples 0.0",
+        "taer_learning 0.0",
+    ):
+        assert line in answer.text
+    assert "/some/where" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+
+
+def test_the_page_and_its_docs_need_nothing_from_elsewhere(client):
+    from taer.serve.app import PAGE
+
+    assert client.get("/").headers["content-type"].startswith("text/html")
+    assert client.get("/docs").status_code == 200
+    assert client.get("/openapi.json").json()["info"]["title"] == "taer serve"
+    for file in PAGE.iterdir():
+        assert client.get(f"/{file.name}").status_code == 200
+        text = file.read_text()
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+        assert "https://" not in text
+    assert client.get("/../store.py").status_code == 404
+    assert client.get("/%2e%2e/store.py").status_code == 404
+
+
+def test_one_learner_at_a_time_and_predictions_go_on(client):
+    taught(client, 0, 1)
+    add(client, "class 2", vectors(2))
+    with client.service.learner.exclusively():
+        assert client.get("/health").json()["learning"]
+        for method, path in (("POST", "/learn"), ("POST", "/rollback/0"), ("DELETE", "/examples")):
+            answer = client.request(method, path)
+            assert answer.status_code == 409
+            assert "a task is being learned" in answer.json()["detail"]
+        assert labels_of(client, vectors(1, 2)) == ["class 1", "class 1"]
+        add(client, "class 2", vectors(2))
+    assert client.post("/learn").json()["examples"] == 12
+
+
+def test_a_learner_that_dies_changes_nothing_and_is_replaced(client):
+    add(client, "class 0", vectors(0))
+    client.service.learner._process.kill()
+    client.service.learner._process.wait()
+    assert client.post("/learn").json()["version"] == 1
+    add(client, "class 1", vectors(1))
+    process = client.service.learner._process
+    process.stdout.close()  # as if it died in the middle
+    assert client.post("/learn").status_code == 409
+    process.kill()
+    process.wait()
+    assert client.post("/learn").status_code in (200, 409)
+    assert client.get("/classes").json()["classes"][0]["label"] == "class 0"
+
+
+def test_an_unforeseen_failure_tells_nothing(client, monkeypatch):
+    monkeypatch.setattr("taer.serve.service.Service.classes", lambda self: 1 / 0)
+    answer = client.get("/classes")
+    assert answer.status_code == 500
+    assert answer.json() == {"detail": "something failed inside the service; its log says what"}

@@ -1,0 +1,92 @@
+"""ONNX graphs against our own predictions, by onnxruntime."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import taer
+from taer.audit import linear_map
+from taer.export import _is_linear_after_projection, export_onnx
+from tests.heads.test_every_head import learn
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("name", list(taer.HEADS))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("labels", ["integers", "strings"])
+def test_every_linear_head_gives_the_same(name, dtype, labels, tasks, tmp_path):
+    names = np.array(["ant", "bee", "cat", "dog", "eel", "füchse"])
+    tasks = [(X.astype(dtype), names[y] if labels == "strings" else y) for X, y in tasks]
+    head = learn(taer.make_head(name, random_state=0, **NARROW.get(name, {})), tasks)
+    if linear_map(head) is None and not _is_linear_after_projection(head):
+        assert name not in ("slda", "ranpac")
+        with pytest.raises(ValueError, match="is not linear"):
+            export_onnx(head, tmp_path / "head.onnx")
+        return
+    export_onnx(head, tmp_path / "head.onnx")
+    model = session(tmp_path / "head.onnx")
+    X = np.concatenate([X for X, _ in tasks])
+    probabilities, label = model.run(["probabilities", "label"], {"features": X})
+    np.testing.assert_allclose(probabilities, head.predict_proba(X), atol=1e-5)
+    np.testing.assert_array_equal(label.astype(head.classes_.dtype), head.predict(X))
+    properties = model.get_modelmeta().custom_metadata_map
+    assert json.loads(properties["classes"]) == head.classes_.tolist()
+    assert json.loads(properties["learning_order"]) == [label for label, _ in head.learning_order_]
+    assert [file.name for file in tmp_path.iterdir()] == ["head.onnx"]
+
+
+def pixels_to_features(path, width, opset=17):
+    """A backbone of one convolution and a pooling, from 3 × 8 × 8 pixels."""
+    rng = np.random.default_rng(0)
+    node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [
+            node("Conv", ["pixels", "w"], ["c"], kernel_shape=[3, 3]),
+            node("GlobalAveragePool", ["c"], ["pooled"]),
+            node("Flatten", ["pooled"], ["out"]),
+        ],
+        "backbone",
+        [value("pixels", onnx.TensorProto.FLOAT, ["n", 3, 8, 8])],
+        [value("out", onnx.TensorProto.FLOAT, ["n", width])],
+        [onnx.numpy_helper.from_array(rng.normal(size=(width, 3, 3, 3)).astype(np.float32), "w")],
+    )
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
+@pytest.mark.parametrize("opset", [13, 17])
+def test_a_graph_from_pixels(tmp_path, opset):
+    pixels_to_features(tmp_path / "backbone.onnx", 12, opset)
+    images = np.random.default_rng(1).normal(size=(40, 3, 8, 8)).astype(np.float32)
+    (features,) = session(tmp_path / "backbone.onnx").run(None, {"pixels": images})
+    head = taer.TaER(random_state=0).partial_fit(features, np.arange(40) % 3)
+    export_onnx(head, tmp_path / "whole.onnx", tmp_path / "backbone.onnx")
+    probabilities, label = session(tmp_path / "whole.onnx").run(None, {"pixels": images})
+    np.testing.assert_allclose(probabilities, head.predict_proba(features), atol=1e-5)
+    np.testing.assert_array_equal(label, head.predict(features))
+
+
+def test_a_backbone_that_does_not_fit_is_refused(tasks, tmp_path):
+    head = learn(taer.TaER(random_state=0), [(X.astype(np.float32), y) for X, y in tasks])
+    pixels_to_features(tmp_path / "backbone.onnx", 5)
+    (tmp_path / "noise.onnx").write_bytes(b"noise")
+    for backbone, message in (
+        ("backbone.onnx", "takes n × 12"),
+        ("noise.onnx", "not an ONNX model"),
+        ("no", "no such file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export_onnx(head, tmp_path / "whole.onnx", tmp_path / backbone)
+    assert not (tmp_path / "whole.onnx").exists()

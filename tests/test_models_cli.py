@@ -1,0 +1,128 @@
+"""The life of a head in a shell."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import taer
+from taer.features import save_features
+from tests.test_cli import cli, file  # noqa: F401  (fixtures)
+
+
+@pytest.fixture
+def model(cli, file):  # noqa: F811
+    """A head of the first five classes."""
+    code, _, err = cli("fit", file, "--classes", "0:5", "--out", "old.safetensors")
+    assert code == 0, err
+    return "old.safetensors"
+
+
+def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):  # noqa: F811
+    code, out, err = cli("fit", file, "--classes", "0:5", "--out", "old.safetensors")
+    assert (code, err) == (0, "")
+    assert "150 samples of 5 classes learned as task 1" in out
+    code, out, _ = cli("learn", "old.safetensors", file, "--classes", "5:", "--out", "new.safetensors")
+    assert "150 samples of 5 classes learned as task 2" in out
+    head = taer.load(tmp_path / "new.safetensors")
+    assert [label for label, _ in head.learning_order_] == list(features.classes)
+    code, out, err = cli("predict", "new.safetensors", file)
+    assert out.split() == head.predict(features.test_x).tolist()
+    assert "of 100 right" in err
+    assert "of 50 right" in (err := cli("predict", "old.safetensors", file)[2])
+    assert "50 are of classes it does not know" in err
+    code, out, _ = cli("audit", "old.safetensors", "new.safetensors", file)
+    assert "all 5 old columns are bit-identical; 0 of 100 decisions among old classes differ" in out
+    assert "moved columns: none" in out
+    found = json.loads(cli("audit", "old.safetensors", "new.safetensors", file, "--format", "json")[1])
+    assert (found["moved"], found["compared"], found["changed"]) == ([], 100, 0)
+    code, out, err = cli("export", "new.safetensors", "--to", "onnx", "--out", "head.onnx")
+    assert (code, out) == (0, "head.onnx: onnx, 16 features to 10 classes\n"), err
+    assert (tmp_path / "head.onnx").is_file()
+
+
+def test_the_same_as_in_python(cli, file, features, tmp_path):  # noqa: F811
+    cli("fit", file, "--method", "er", "--set", "memory_size=30", "--set", "lr=0.05", "--seed", 7, "--out", "h")
+    names = np.array(features.classes)
+    ours = taer.ER(memory_size=30, lr=0.05, random_state=7).partial_fit(features.train_x, names[features.train_y])
+    np.testing.assert_array_equal(taer.load(tmp_path / "h").coef_, ours.coef_)
+
+
+def test_learn_writes_over_the_old_head_unless_told(cli, file, model, tmp_path):  # noqa: F811
+    assert cli("learn", model, file, "--classes", "class7,class9")[0] == 0
+    head = taer.load(tmp_path / model)
+    assert [label for label, task in head.learning_order_ if task == 2] == ["class7", "class9"]
+
+
+def test_audit_shows_what_another_method_moves(cli, file):  # noqa: F811
+    cli("fit", file, "--classes", "0:5", "--method", "finetune", "--out", "a")
+    cli("learn", "a", file, "--classes", "5:10", "--out", "b")
+    out = cli("audit", "a", "b", file)[1]
+    assert "5 of 5 old columns moved" in out
+    assert "moved columns: class0, class1, class2, class3, class4" in out
+    cli("fit", file, "--classes", "0:5", "--method", "ucir", "--out", "c")
+    cli("learn", "c", file, "--classes", "5:10", "--out", "d")
+    assert "has no columns to compare" in cli("audit", "c", "d", file)[1]
+
+
+def test_forms_of_samples_and_answers(cli, file, features, model, tmp_path):  # noqa: F811
+    np.save(tmp_path / "rows.npy", features.test_x[:4])
+    np.savetxt(tmp_path / "rows.csv", features.test_x[:4], delimiter=",")
+    plain = cli("predict", model, "rows.npy")[1]
+    assert cli("predict", model, "rows.csv")[1] == plain
+    table = list(csv.DictReader(cli("predict", model, "rows.npy", "--format", "csv")[1].splitlines()))
+    objects = [json.loads(line) for line in cli("predict", model, "rows.npy", "--format", "json")[1].splitlines()]
+    assert [row["label"] for row in table] == [row["label"] for row in objects] == plain.split()
+    proba = taer.load(tmp_path / model).predict_proba(features.test_x[:4])
+    np.testing.assert_allclose([[float(row[f"class{c}"]) for c in range(5)] for row in table], proba)
+    np.testing.assert_allclose([list(row["probabilities"].values()) for row in objects], proba)
+
+
+def test_a_head_with_numbers_for_labels(cli, features, tmp_path):  # noqa: F811
+    first = features.train_y < 5
+    head = taer.TaER(random_state=0).partial_fit(features.train_x[first], features.train_y[first])
+    head.save(tmp_path / "numbers")
+    named = replace(features, classes=tuple(map(str, range(10))))
+    save_features(named, tmp_path / "named.safetensors")
+    code, _, err = cli("learn", "numbers", "named.safetensors", "--classes", "5:10")
+    assert code == 0, err
+    assert taer.load(tmp_path / "numbers").classes_.tolist() == list(range(10))
+    save_features(features, tmp_path / "set.safetensors")
+    assert "the file's are names" in cli("learn", "numbers", "set.safetensors")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "FILE"], "--out"),
+        (["fit", "FILE", "--out", "x", "--method", "magic"], "unknown method 'magic'"),
+        (["fit", "FILE", "--out", "x", "--set", "wings=2"], "parameter 'wings'"),
+        (["fit", "FILE", "--out", "x", "--classes", "cow"], "has no class 'cow'"),
+        (["fit", "FILE", "--out", "x", "--classes", "20:30"], "no class of set, which has 10"),
+        (["fit", "FILE", "--out", "x", "--classes", "a:b"], "a range of numbers such as 0:10"),
+        (["fit", "FILE", "--out", "nowhere/x"], "nowhere"),
+        (["learn", "missing", "FILE"], "missing: no such file"),
+        (["learn", "FILE", "FILE"], "not a saved head"),
+        (["predict", "MODEL", "missing.npy"], "missing.npy: no such file"),
+        (["predict", "MODEL", "notes.csv"], "not rows of numbers"),
+        (["predict", "MODEL", "MODEL"], "not a feature file"),
+        (["audit", "MODEL", "FILE"], "not a saved head"),
+        (["export", "MODEL", "--out", "x.onnx", "--to", "tflite"], "--to"),
+        (["export", "MODEL", "--out", "x.onnx", "--backbone", "no.onnx"], "no.onnx: no such file"),
+        (["serve", "DIR", "--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
+        (["serve", "DIR", "--model", "FILE"], "not a saved head"),
+        (["serve", "DIR", "--port", "99999"], "--port"),
+    ],
+)
+def test_mistakes_are_one_line_on_stderr_and_code_2(cli, file, model, tmp_path, arguments, message):  # noqa: F811
+    (tmp_path / "notes.csv").write_text("some,words\n")
+    names = {"FILE": file, "MODEL": model}
+    code, out, err = cli(*[names.get(argument, argument) for argument in arguments])
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.startswith("taer: ")
+    assert err.count("\n") == 1

@@ -1,0 +1,285 @@
+"""Saved heads: bit-identical, also in what they learn next; and no file can do harm."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+import tracemalloc
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+import taer
+from tests.heads.test_every_head import learn
+
+NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
+
+
+@pytest.fixture
+def saved(tasks, tmp_path):
+    """A TaER head of two tasks and its file."""
+    head = learn(taer.TaER(random_state=0), tasks[:2])
+    head.save(tmp_path / "head.safetensors")
+    return head, tmp_path / "head.safetensors"
+
+
+def metadata(path):
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata()
+
+
+@pytest.mark.parametrize("name", list(taer.HEADS))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("labels", ["integers", "strings"])
+def test_every_head_goes_on_as_if_never_saved(name, dtype, labels, tasks, tmp_path):
+    names = np.array(["ant", "bee", "cat", "dog", "eel", "a fox, and — ünïcödé"])
+    tasks = [(X.astype(dtype), names[y] if labels == "strings" else y) for X, y in tasks]
+    head, path = (
+        learn(taer.make_head(name, random_state=0, **NARROW.get(name, {})), tasks[:1]),
+        tmp_path / "head.safetensors",
+    )
+    for X, y in [*tasks[1:], tasks[0]]:  # also a class that returns
+        head.save(path)
+        loaded = taer.load(path)
+        assert type(loaded) is type(head)
+        assert loaded.get_params() == head.get_params()
+        assert loaded.learning_order_ == head.learning_order_
+        assert loaded.classes_.tolist() == head.classes_.tolist()
+        np.testing.assert_array_equal(loaded.predict_proba(X), head.predict_proba(X))
+        np.testing.assert_array_equal(loaded.predict(X), head.predict(X))
+        loaded.save(tmp_path / "again")
+        assert metadata(tmp_path / "again")["sha256"] == metadata(path)["sha256"]
+        head.partial_fit(X, y)
+        loaded.partial_fit(X, y)
+        np.testing.assert_array_equal(loaded.decision_function(X), head.decision_function(X))
+        assert loaded._rng_.bit_generator.state == head._rng_.bit_generator.state
+        head = loaded
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["again", "head.safetensors"]
+
+
+def test_the_header_tells_a_reader_what_it_is(saved):
+    described = json.loads(metadata(saved[1])["head"])
+    assert described["name"] == "taer"
+    assert described["tasks"] == [[1, 4], [0, 5]]
+    assert described["label_type"] == "int64"
+    assert described["params"]["memory_size"] == 200
+    assert described["versions"]["taer"] == taer.__version__
+
+
+def test_feature_names_generators_and_parameters(tasks, tmp_path):
+    X, y = tasks[0]
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    head = taer.ER(random_state=np.random.Generator(np.random.MT19937(3)), lr=0.05).partial_fit(frame, y)
+    head.save(tmp_path / "head")
+    loaded = taer.load(tmp_path / "head")
+    assert loaded.feature_names_in_.tolist() == head.feature_names_in_.tolist()
+    assert loaded.lr == 0.05
+    assert loaded.predict(frame).tolist() == head.predict(frame).tolist()
+
+
+def test_a_matrix_lies_in_memory_as_before(saved, tmp_path):
+    head, path = saved
+    head.coef_ = np.asfortranarray(head.coef_)
+    head.save(path)
+    loaded = taer.load(path).coef_
+    assert loaded.flags.f_contiguous
+    np.testing.assert_array_equal(loaded, head.coef_)
+
+
+@dataclass
+class Foreign:
+    size: int = 1
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("extra_", {1, 2}, "extra_ is a set"),
+        ("extra_", [{"a": object()}], "is a object"),
+        ("extra_", Foreign(), "is a Foreign"),
+        ("extra_", np.zeros(2, complex), "array of complex128"),
+        ("extra_", np.array([1, "a"], object), "array of object"),
+        ("random_state", np.random.RandomState(0), "random_state is a RandomState"),
+        ("stray", 1, "'stray' would be lost"),
+    ],
+)
+def test_what_cannot_be_saved_is_named_and_leaves_the_old_file(saved, attribute, value, message):
+    head, path = saved
+    before = path.read_bytes()
+    setattr(head, attribute, value)
+    with pytest.raises(ValueError, match=message):
+        head.save(path)
+    assert path.read_bytes() == before
+
+
+def test_unfitted_and_foreign_heads_are_not_saved(tmp_path):
+    class Own(taer.TaER):
+        pass
+
+    for head, message in ((taer.TaER(), "nothing yet"), (Own(), "not one of taer.HEADS")):
+        with pytest.raises(ValueError, match=message):
+            head.save(tmp_path / "head")
+    assert not list(tmp_path.iterdir())
+
+
+def test_values_of_every_kind_come_back(saved, tmp_path):
+    head, path = saved
+    head.extra_ = {
+        ("a", 1): [None, True, -1, 2.5, float("inf"), "text", (1, (2,))],
+        3: {"$array": "not a tensor"},
+        "empty": [np.zeros((0, 4), np.float16), np.array(7, np.uint8), np.array([], str), {}, [], ()],
+        "scalars": [np.float32(0.1), np.int64(2), np.bool_(True)],
+    }
+    head.save(path)
+    loaded = taer.load(path).extra_
+    assert repr(loaded) == repr(head.extra_)
+    assert type(loaded["scalars"][0]) is np.float32
+
+
+# Files that are not what `save` wrote.
+
+
+def rewrite(path, change_meta=lambda meta: None, change_tensors=lambda tensors: None):
+    with safe_open(path, framework="numpy") as file:
+        meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change_meta(meta)
+    change_tensors(tensors)
+    save_file(tensors, path, metadata=meta)
+
+
+def test_every_cut_is_refused(saved):
+    _, path = saved
+    whole = path.read_bytes()
+    for size in [*range(0, 200, 7), *range(200, len(whole), len(whole) // 150), len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match="not a saved head"):
+            taer.load(path)
+
+
+def test_every_altered_byte_is_refused(saved):
+    _, path = saved
+    whole = path.read_bytes()
+    for place in np.random.default_rng(0).integers(8, len(whole), 300):
+        altered = bytearray(whole)
+        altered[place] ^= 1 << (place % 8)
+        path.write_bytes(altered)
+        with pytest.raises(ValueError, match=r"saved head|altered|another version|not a valid"):
+            taer.load(path)
+
+
+def test_foreign_and_newer_formats_are_refused(saved, features, tmp_path):
+    from taer.features import save_features
+
+    _, path = saved
+    save_features(features, tmp_path / "features.safetensors")
+    with pytest.raises(ValueError, match="not a saved head: its header lacks"):
+        taer.load(tmp_path / "features.safetensors")
+    rewrite(path, lambda meta: meta.update(format="taer-head/2"))
+    with pytest.raises(ValueError, match="another version of taer"):
+        taer.load(path)
+    with pytest.raises(ValueError, match="no such file"):
+        taer.load(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="not a file"):
+        taer.load(tmp_path)
+
+
+def test_altered_weights_and_headers_are_refused(saved):
+    _, path = saved
+    whole = path.read_bytes()
+    for change in (
+        {"change_meta": lambda meta: meta.update(head=meta["head"].replace('"lr": 0.1', '"lr": 0.2'))},
+        {"change_meta": lambda meta: meta.pop("sha256")},
+        {"change_tensors": lambda tensors: tensors.update(coef_=tensors["coef_"] + 1)},
+        {"change_tensors": lambda tensors: tensors.pop("coef_")},
+    ):
+        path.write_bytes(whole)
+        rewrite(path, **change)
+        with pytest.raises(ValueError, match="altered"):
+            taer.load(path)
+
+
+HOSTILE = {
+    "no head": {"name": "os"},
+    "no parameters": {"params": {}, "state": None},
+    "unknown parameter": {"params": {"wings": 2}},
+    "bad parameter": {"params": {"lr": -1}},
+    "not fitted": {"state": {}},
+    "method": {"state": {"predict": 1}},
+    "missing tensor": {"state": {"coef_": {"$array": "nowhere"}}},
+    "unknown kind": {"state": {"coef_": {"$pickle": "gASV"}}},
+    "two kinds": {"state": {"coef_": {"$array": "coef_", "$tuple": []}}},
+    "function": {"state": {"coef_": {"$record": ["os:system", ["true"]]}}},
+    "our function": {"state": {"coef_": {"$record": ["taer.heads.base:softmax", [1]]}}},
+    "our import": {"state": {"coef_": {"$record": ["taer.heads.base:Any", []]}}},
+    "our head": {"state": {"coef_": {"$arrays": ["taer.heads.taer:TaER", {"$dict": []}]}}},
+    "huge strings": {"state": {"classes_": {"$strings": ["U", [1 << 40], ["a"]]}}},
+    "huge count": {"state": {"classes_": {"$strings": ["U", [1 << 62, 0], []]}}},
+    "huge scalar": {"state": {"n_tasks_": {"$scalar": ["int64", 10**30]}}},
+    "generator": {"state": {"_rng_": {"$generator": {"$dict": [["bit_generator", "seed"]]}}}},
+    "list": [1, 2],
+}
+
+
+@pytest.mark.parametrize("case", list(HOSTILE))
+def test_hostile_headers_with_a_right_checksum_are_refused(saved, case):
+    from taer.saving import _checksum
+
+    _, path = saved
+    with safe_open(path, framework="numpy") as file:
+        meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    header = HOSTILE[case]
+    meta["head"] = json.dumps({**json.loads(meta["head"]), **header} if isinstance(header, dict) else header)
+    meta["sha256"] = _checksum(meta["head"], tensors)
+    save_file(tensors, path, metadata=meta)
+    with pytest.raises(ValueError, match="not a valid head"):
+        taer.load(path)
+
+
+def test_deep_nesting_is_refused(saved):
+    from taer.saving import _checksum
+
+    _, path = saved
+    for deep in ("[" * 200_000, '{"name":' * 200_000, '{"state":' + "[" * 5000 + "]" * 5000 + "}"):
+        rewrite(path, lambda meta: None, lambda tensors: tensors.clear())
+        rewrite(path, lambda meta, deep=deep: meta.update(head=deep, sha256=_checksum(deep, {})))
+        with pytest.raises(ValueError, match="not a valid head"):
+            taer.load(path)
+
+
+def test_fuzz_never_crashes_hangs_or_allocates_without_bound(saved):
+    _, path = saved
+    whole = path.read_bytes()
+    rng = np.random.default_rng(1)
+    sizes = [0, 1, 7, 8, 9, 2**16, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, len(whole)]
+    files = [struct.pack("<Q", size) + whole[8:] for size in sizes]
+    files += [struct.pack("<Q", size) + b"{}" for size in sizes]
+    files += [rng.bytes(int(size)) for size in rng.integers(0, 3000, 200)]
+    for shape in ([1 << 62], [1 << 32, 1 << 32], [-1], [1e30], [1 << 62, 0]):
+        for offsets in ([0, 8], [0, 1 << 62], [8, 0], [-8, 0]):
+            tensor = {"dtype": "F64", "shape": shape, "data_offsets": offsets}
+            header = json.dumps({"__metadata__": {"format": "taer-head/1", "head": "{}"}, "a": tensor}).encode()
+            files.append(struct.pack("<Q", len(header)) + header + bytes(8))
+    for _ in range(300):  # several random bytes of a real file
+        altered = bytearray(whole)
+        for place in rng.integers(0, len(whole), rng.integers(1, 20)):
+            altered[place] = rng.integers(256)
+        files.append(bytes(altered))
+    tracemalloc.start()
+    start = time.perf_counter()
+    for content in files:
+        path.write_bytes(content)
+        try:
+            taer.load(path)
+        except ValueError as error:
+            assert len(str(error)) < 2000  # noqa: PT017
+        else:
+            assert content == whole
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.perf_counter() - start < 30
+    assert peak < 20 * len(whole) + (4 << 20)
