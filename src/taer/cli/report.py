@@ -1,0 +1,1 @@
+"""``taer report``: results on disk turned into a page, tables and figures."""
