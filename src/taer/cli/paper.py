@@ -117,7 +117,9 @@ def _print_experiment(experiment: Experiment, library: Library) -> None:
     metric = experiment.metric
     table = Table(box=SIMPLE_HEAD, title_justify="left", caption_justify="left", show_lines=True)
     table.title = f"{experiment.label}: {experiment.title} ({metric}, %)"
-    table.caption = "Below each measured number: the published one, and the difference. ± is the deviation over runs."
+    table.caption = (
+        "Below each measured number: the published one, and the difference. ± is the deviation over runs."
+    )
     table.add_column(experiment.corner, no_wrap=True)
     for cell in experiment.cells[0]:
         table.add_column(f"{cell.group}\n{cell.column}" if cell.group else cell.column, justify="right")

@@ -124,9 +124,7 @@ def variants() -> dict[str, str]:
     return {name: entry["title"] for name, entry in _read("settings")["variants"].items()}
 
 
-def _cell(
-    shared: dict[str, Any], row: dict[str, Any], column: dict[str, Any], place: int, variant: str
-) -> Cell:
+def _cell(shared: dict[str, Any], row: dict[str, Any], column: dict[str, Any], place: int, variant: str) -> Cell:
     published = row.get("published", [])
     return Cell(
         row=row["name"],

@@ -20,7 +20,7 @@ class Library:
         self._by_key: dict[str, dict[int, Result]] = {}
         for result in results:
             if is_paper_order(result):
-                self._by_key.setdefault(_key(result), {})[result["seed"]] = result
+                self._by_key.setdefault(result_key(result), {})[result["seed"]] = result
 
     def __getitem__(self, trial: Trial) -> list[Result]:
         """The runs of a trial in the order of their seeds; empty if there are none."""
@@ -69,7 +69,7 @@ def _order(seed: int, n_classes: int) -> tuple[int, ...]:
     return tuple(class_order(seed, n_classes))
 
 
-def _key(result: Result) -> str:
+def result_key(result: Result) -> str:
     sizes = [len(task) for task in result["tasks"]]
     first = sizes[0] if len(sizes) > 1 and sizes[0] != sizes[1] else None
     meta = result["meta"]

@@ -1,0 +1,172 @@
+"""Figures: curves, matrices and confusion, drawn once for files and for the page.
+
+Colours are those of Okabe and Ito, which colour-blind readers tell apart; markers differ as well. TaER has the
+colour of the text, so that it stands out on paper and on a dark screen alike.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK = "#101214"  # becomes the colour of the text on the page
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+_MARKERS = ("o", "s", "^", "v", "D", "P", "X", "<", ">")
+_STYLE: Any = {
+    "axes.edgecolor": _INK,
+    "axes.grid": True,
+    "axes.labelcolor": _INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "font.size": 9,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "taer",
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its files."""
+
+    name: str
+    title: str
+    note: str
+    svg: str
+    pdf: bytes
+
+    @property
+    def inline(self) -> str:
+        """For a page: inks follow the colour of the text, and no two pictures share an id."""
+        drawing = self.svg[self.svg.index("<svg") :].replace(_INK, "currentColor")
+        drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
+        used = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", drawing))
+        for name in set(re.findall(r' id="([^"]+)"', drawing)) - used:
+            drawing = drawing.replace(f' id="{name}"', "")
+        return re.sub(r'((?:url\(|href=")#| id=")', rf"\g<1>{self.name}-", drawing)
+
+
+@dataclass(frozen=True)
+class Curve:
+    label: str
+    method: str  # a method looks the same in all figures
+    points: np.ndarray  # one row per run
+    dashed: bool = False  # a second quantity of a method
+
+
+def curves(
+    name: str,
+    title: str,
+    note: str,
+    panels: Mapping[str, Sequence[Curve]],
+    x: Sequence[float] | Sequence[str],
+    labels: tuple[str, str],
+) -> Picture:
+    """Means over runs, with the range of the runs as a band; panels two abreast."""
+    from matplotlib.ticker import MaxNLocator
+
+    from taer.heads import HEADS
+
+    across = min(2, len(panels))
+    tallest = max(len(members) for members in panels.values())
+    figure, axes = _figure(math.ceil(len(panels) / across), across, (5.2, max(3.2, 0.24 * tallest)))
+    for ax, (panel, members) in zip(axes, panels.items(), strict=False):
+        for curve in members:
+            number = list(HEADS).index(curve.method)
+            colour = _COLOURS[number % len(_COLOURS)] if number else _INK
+            mean = np.mean(curve.points, axis=0)
+            ax.plot(
+                x[: len(mean)],
+                mean,
+                label=curve.label,
+                color=colour,
+                marker=_MARKERS[number % len(_MARKERS)],
+                linestyle="--" if curve.dashed else "-",
+                linewidth=1.4 if number else 2.2,
+            )
+            if len(curve.points) > 1:
+                low, high = np.min(curve.points, axis=0), np.max(curve.points, axis=0)
+                ax.fill_between(x[: len(mean)], low, high, color=colour, alpha=0.12, linewidth=0)
+        ax.set(title=panel, xlabel=labels[0], ylabel=labels[1])
+        if not isinstance(x[0], str):
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), fontsize=8)
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    return _finish(figure, name, title, note)
+
+
+def matrices(
+    name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], across: int = 5
+) -> Picture:
+    """Shares between 0 and 1 as brightness, square-rooted so that small ones show; one scale for all panels."""
+    from matplotlib.colors import PowerNorm
+
+    across = min(across, len(panels))
+    down = math.ceil(len(panels) / across)
+    figure, axes = _figure(down, across, (2.3, 2.5))
+    image = None
+    for ax, (panel, matrix) in zip(axes, panels.items(), strict=False):
+        ax.grid(False)
+        image = ax.imshow(matrix, cmap="cividis", norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
+        ax.set_title(_folded(panel), fontsize=8)
+        _whole_ticks(ax, len(matrix))
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    for ax in axes[:: across or 1]:
+        ax.set_ylabel(labels[1])
+    for ax in axes[max(0, len(panels) - across) : len(panels)]:
+        ax.set_xlabel(labels[0])
+    if image is not None:
+        figure.colorbar(image, ax=list(axes[: len(panels)]), shrink=min(1, 1.4 / down), pad=0.02)
+    return _finish(figure, name, title, note)
+
+
+def _figure(down: int, across: int, size: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
+        return figure, figure.subplots(down, across, squeeze=False).ravel().tolist()
+
+
+def _finish(figure: Figure, name: str, title: str, note: str) -> Picture:
+    import matplotlib as mpl
+
+    svg, pdf = io.StringIO(), io.BytesIO()
+    with mpl.rc_context(_STYLE):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, for both files
+        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+    return Picture(name, title, note, svg.getvalue(), pdf.getvalue())
+
+
+def _whole_ticks(ax: Axes, size: int) -> None:
+    step = max(1, math.ceil(size / 5))
+    ticks = np.arange(step, size + 1, step)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(ticks - 1, [str(tick) for tick in ticks])
+
+
+def _folded(label: str) -> str:
+    """Long labels on several lines, broken where their parts end."""
+    return label.replace(" (", "\n(").replace(", ", ",\n")
