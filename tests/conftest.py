@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from taer import FeatureSet
+from taer.features import save_features
 
 
 def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread: float = 1.0):
@@ -31,3 +32,18 @@ def features():
     train = np.setdiff1d(np.arange(len(y)), test)
     names = tuple(f"class{c}" for c in range(10))
     return FeatureSet(X[train].astype(np.float32), y[train], X[test].astype(np.float32), y[test], classes=names)
+
+
+@pytest.fixture(scope="session")
+def paper_features(tmp_path_factory):
+    """A folder with CIFAR-100 seen by ResNet18, if headers are believed: 100 classes of six and three samples."""
+    folder = tmp_path_factory.mktemp("features")
+    X, y = blobs(100, 9, width=8)
+    rows = y.argsort(kind="stable").reshape(100, 9)
+    train, test = rows[:, :6].ravel(), rows[:, 6:].ravel()
+    X, names = X.astype(np.float32), tuple(f"class {c}" for c in range(100))
+    meta = {"dataset": "cifar100", "backbone": "resnet18"}
+    features = FeatureSet(X[train], y[train], X[test], y[test], classes=names, meta=meta)
+    save_features(features, folder / "any-name.safetensors")
+    (folder / "half-written.safetensors").write_bytes(b"not a feature file")
+    return folder

@@ -118,14 +118,14 @@ def _print_experiment(experiment: Experiment, library: Library) -> None:
     table = Table(box=SIMPLE_HEAD, title_justify="left", caption_justify="left", show_lines=True)
     table.title = f"{experiment.label}: {experiment.title} ({metric}, %)"
     table.caption = (
-        "Below each measured number: the published one, and the difference. ± is the deviation over runs."
+        "Below each measured number: the published one and the difference. ± is the deviation over runs."
     )
     table.add_column(experiment.corner, no_wrap=True)
     for cell in experiment.cells[0]:
         table.add_column(f"{cell.group}\n{cell.column}" if cell.group else cell.column, justify="right")
     for row in experiment.cells:
         table.add_row(row[0].row, *(_text(number(cell, metric, library)) for cell in row))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)  # a file has no width to fit into
 
 
 def _text(number: Number) -> str:

@@ -38,7 +38,7 @@ def write_report(directories: Sequence[Path], out: Path) -> Path:
 
 def make_sections(directories: Sequence[Path]) -> list[Section]:
     """The parts of the page: the paper if it was run, a comparison if there are two, and every stream."""
-    from taer.report.of_paper import paper_sections
+    from taer.report.of_paper import paper_sections, statements_section
     from taer.report.of_streams import stream_section
 
     names = [directory.resolve().name if len(directories) > 1 else "" for directory in directories]
@@ -49,6 +49,7 @@ def make_sections(directories: Sequence[Path]) -> list[Section]:
     sections = _comparison(settings, names) if len(names) > 1 else []
     for name in names:
         sections += paper_sections(name, results[name])
+    sections += statements_section(results)
     return sections + [stream_section(setting, folded=len(settings) > 3) for setting in settings]
 
 

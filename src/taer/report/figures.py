@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +72,20 @@ class Curve:
     dashed: bool = False  # a second quantity of a method
 
 
+def _styled(draw: Callable[..., Picture]) -> Callable[..., Picture]:
+    """Everything in a figure made under our style, whatever the user's is."""
+
+    @wraps(draw)
+    def styled(*arguments: Any, **options: Any) -> Picture:
+        import matplotlib as mpl
+
+        with mpl.rc_context(_STYLE):
+            return draw(*arguments, **options)
+
+    return styled
+
+
+@_styled
 def curves(
     name: str,
     title: str,
@@ -113,6 +128,7 @@ def curves(
     return _finish(figure, name, title, note)
 
 
+@_styled
 def matrices(
     name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], across: int = 5
 ) -> Picture:
@@ -140,23 +156,18 @@ def matrices(
 
 
 def _figure(down: int, across: int, size: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
-        return figure, figure.subplots(down, across, squeeze=False).ravel().tolist()
+    figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
+    return figure, figure.subplots(down, across, squeeze=False).ravel().tolist()
 
 
 def _finish(figure: Figure, name: str, title: str, note: str) -> Picture:
-    import matplotlib as mpl
-
     svg, pdf = io.StringIO(), io.BytesIO()
-    with mpl.rc_context(_STYLE):
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # laid out once, for both files
-        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
-        figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, for both files
+    figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
+    figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     return Picture(name, title, note, svg.getvalue(), pdf.getvalue())
 
 

@@ -11,10 +11,11 @@ from taer.experiment import Result
 from taer.paper import NAMES, Cell, Experiment, experiment, variants
 from taer.paper.features import extract_command
 from taer.paper.measured import Library, number
+from taer.paper.statements import STATEMENTS, Check, Evidence, verdict
 from taer.report.blocks import Block, Confusions, Listing, Section
 from taer.report.confusion import Confusion
 from taer.report.figures import Curve, Picture, curves, matrices
-from taer.report.tables import Table
+from taer.report.tables import Table, Value
 
 _METRICS = {
     "A_T": "A_T, the mean over tasks of the accuracy after the last task, in percent.",
@@ -27,9 +28,8 @@ def paper_sections(directory: str, results: list[Result]) -> list[Section]:
     library = Library(results)
     sections = []
     for variant, title in variants().items():
-        chosen = [one for one in (experiment(name, variant) for name in NAMES) if library.has(one)]
-        # A method without standardisation is the same run in every variant; TaER tells them apart.
-        if any(library[trial] for one in chosen for trial in one.trials if trial.method == "taer"):
+        if _was_run(variant, library):
+            chosen = [one for one in (experiment(name, variant) for name in NAMES) if library.has(one)]
             anchor = f"paper-{variant}-{directory}" if directory else f"paper-{variant}"
             blocks = [block for one in chosen for block in _blocks(one, library, anchor)]
             sections.append(
@@ -43,6 +43,37 @@ def paper_sections(directory: str, results: list[Result]) -> list[Section]:
                 )
             )
     return sections
+
+
+def statements_section(results: dict[str, list[Result]]) -> list[Section]:
+    """What the paper says, tested on its own numbers and on each variant that was measured."""
+    sources = {"Published numbers": Evidence("raw", None)}
+    for directory, own in results.items():
+        library = Library(own)
+        for variant in variants():
+            if _was_run(variant, library):
+                sources[f"{variant.capitalize()} features {directory}".strip()] = Evidence(variant, library)
+    if len(sources) == 1:
+        return []
+    rows: list[list[Value]] = [
+        [claim, *(_verdict(list(test(evidence))) for evidence in sources.values())]
+        for claim, test in STATEMENTS.items()
+    ]
+    note = "The verdict, then what it rests on. Numbers are means over runs."
+    columns = [("", "Statement"), *(("", source) for source in sources)]
+    table = Table("paper-statements", "Statements of the paper, tested", note, columns, rows)
+    return [Section("statements", "The paper's statements", "", [table])]
+
+
+def _verdict(checks: list[Check]) -> str:
+    evidence = "; ".join(f"{check.where}: {check.evidence}" for check in checks)
+    return f"{verdict(checks)}. {evidence}".strip()
+
+
+def _was_run(variant: str, library: Library) -> bool:
+    """A method without standardisation is the same run in every variant; TaER tells them apart."""
+    trials = [trial for name in NAMES for trial in experiment(name, variant).trials]
+    return any(library[trial] for trial in trials if trial.method == "taer")
 
 
 def _blocks(one: Experiment, library: Library, prefix: str) -> list[Block]:
@@ -95,7 +126,9 @@ def _drawn(kind: str, name: str, title: str, panels: dict[str, list[tuple[Cell, 
             for column, members in panels.items()
         }
         return [curves(name, title, note, drawn, range(1, _tasks(panels) + 1), ("task", "preserved accuracy (%)"))]
-    note = "The mean probability that the model gives to old classes, for samples of old classes; one is ideal."
+    note = (
+        "The mean probability that the model gives to old classes, for samples of old classes; all of it is ideal."
+    )
     drawn = {
         column: [
             curve

@@ -14,7 +14,7 @@ from taer.report.blocks import Block, Listing, Section
 from taer.report.collect import Group, Setting
 from taer.report.figures import Curve, Picture, curves, matrices
 from taer.report.of_paper import confusion_block
-from taer.report.tables import Table, Value
+from taer.report.tables import Table, Value, signed
 
 
 def stream_section(setting: Setting, folded: bool) -> Section:
@@ -44,7 +44,7 @@ def comparison(setting: Setting, directories: list[str]) -> Table | None:
             row: list[Value] = [name]
             for metric in ("A_T", "AIA"):
                 a, b = (_number(one[name].results, metric) for one in (first, second))
-                row += [a, b, f"{(b.mean or 0) - (a.mean or 0):+.2f}"]
+                row += [a, b, signed((b.mean or 0) - (a.mean or 0))]
             rows.append(row)
     columns = [(f"{metric} (%)", part) for metric in ("A_T", "AIA") for part in (*directories, "difference")]
     if not rows:

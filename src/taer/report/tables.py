@@ -65,12 +65,13 @@ class Table:
 
 
 def text(value: Value) -> str:
-    """``54.80 ± 0.81 (55.42, -0.62)``: measured, published, difference."""
+    """``54.80 ± 0.81 (paper 55.42, −0.62)``."""
     if isinstance(value, str):
         return value
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
-    return " ".join(filter(None, [measured_text(value), published_text(value, brackets=True)]))
+    published = published_text(value)
+    return f"{measured_text(value)} ({published})" if published else measured_text(value)
 
 
 def measured_text(number: Number) -> str:
@@ -79,11 +80,14 @@ def measured_text(number: Number) -> str:
     return f"{number.mean:.2f} ± {number.std:.2f}" if number.runs > 1 else f"{number.mean:.2f}"
 
 
-def published_text(number: Number, brackets: bool = False) -> str:
+def published_text(number: Number) -> str:
     if number.published is None:
         return ""
-    difference = "" if number.difference is None else f", {number.difference:+.2f}"
-    return f"({number.published:.2f}{difference})" if brackets else f"{number.published:.2f}{difference}"
+    return f"paper {number.published:.2f}" + ("" if number.difference is None else f", {signed(number.difference)}")
+
+
+def signed(difference: float) -> str:
+    return f"{difference:+.2f}".replace("-", "−")
 
 
 def _csv(value: Value, spread: bool) -> Iterable[str | float | None]:
@@ -95,4 +99,4 @@ def _csv(value: Value, spread: bool) -> Iterable[str | float | None]:
 def _escape(words: str) -> str:
     for sign, command in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#")):
         words = words.replace(sign, command)
-    return words.replace("±", r"$\pm$").replace("λ", r"$\lambda$")
+    return words.replace("±", r"$\pm$").replace("−", "$-$").replace("λ", r"$\lambda$")
