@@ -7,9 +7,17 @@ import copy
 import numpy as np
 import pytest
 
-from taer.memory import Everything, GreedyBalanced, Reservoir
+from taer.memory import (
+    Everything,
+    GradientBased,
+    GreedyBalanced,
+    Herding,
+    Reservoir,
+    gradient_similarity,
+    herd,
+)
 
-POLICIES = [GreedyBalanced, Reservoir]
+POLICIES = [GreedyBalanced, Reservoir, Herding]
 
 
 def offer(memory, labels, rng):
@@ -101,23 +109,28 @@ def test_draws_are_without_replacement_and_uniform(policy):
     assert draws.shape == (4000, 10)
     assert all(len(set(draw)) == 10 for draw in draws.tolist())
     assert np.abs(np.bincount(draws.ravel(), minlength=50) / 4000 - 0.2).max() < 0.04
-    among = np.flatnonzero(memory.y == 1)
-    assert set(memory.y[memory.draw(10, 50, np.random.default_rng(1), among).ravel()]) == {1}
     assert memory.draw(80, 3, np.random.default_rng(1)).shape == (3, 50)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, Everything])
+def residuals(rows, labels):
+    """Of an imaginary head of ten classes whose scores are random but fixed by the rows."""
+    scores = np.abs(np.sin(rows[:, :1] * np.arange(1, 11)))
+    scores[np.arange(len(rows)), labels] -= 1
+    return scores
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, GradientBased, Everything])
 def test_restored_memory_goes_on_like_the_original(policy):
-    memory = policy(20)
-    memory.add(np.random.default_rng(0).normal(size=(90, 3)), np.repeat([4, 2, 9], 30), np.random.default_rng(0),
-               logits=np.arange(90.0))  # fmt: skip
+    memory, rows = policy(20), np.random.default_rng(0).normal(size=(90, 3))
+    how = {"residuals": residuals, "logits": lambda rows: rows.sum(axis=1)}
+    memory.add(rows, np.repeat([4, 2, 9], 30), np.random.default_rng(0), **how)
     restored = policy.from_arrays({name: array.copy() for name, array in memory.to_arrays().items()})
     for each in (memory, restored):
-        each.add(np.ones((40, 3)), np.repeat([7, 2], 20), np.random.default_rng(5), logits=-np.arange(40.0))
+        each.add(np.ones((40, 3)), np.repeat([7, 2], 20), np.random.default_rng(5), **how)
     np.testing.assert_array_equal(memory.X, restored.X)
     np.testing.assert_array_equal(memory.y, restored.y)
+    np.testing.assert_allclose(memory.extra["logits"], memory.X.sum(axis=1))
     np.testing.assert_array_equal(memory.extra["logits"], restored.extra["logits"])
-    assert len(memory.extra["logits"]) == len(memory)
 
 
 def test_adding_leaves_a_shallow_copy_alone():
@@ -142,3 +155,64 @@ def test_capacity_zero_and_negative(policy):
     assert len(memory) == 0
     with pytest.raises(ValueError, match="cannot hold -1"):
         policy(-1)
+
+
+def test_herding_follows_the_running_mean():
+    """Each choice is the one that brings the mean of the chosen nearest to the mean of all."""
+    rows = np.random.default_rng(0).normal(size=(30, 4)) + 1
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    chosen: list[int] = []
+    for size in range(1, 11):
+        rest = [i for i in range(30) if i not in chosen]
+        distance = [np.linalg.norm(unit.mean(0) - unit[[*chosen, i]].mean(0)) for i in rest]
+        chosen.append(rest[int(np.argmin(distance))])
+        assert herd(rows, size).tolist() == chosen
+
+
+def test_herding_keeps_the_first_choices_when_it_shrinks():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    memory = Herding(10)
+    memory.add(X, np.zeros(60, int), rng)
+    before = memory.X.copy()
+    memory.add(X[:30] + 1, np.ones(30, int), rng)
+    np.testing.assert_array_equal(memory.X[memory.y == 0], before[:5])
+    assert np.bincount(memory.y).tolist() == [5, 5]
+    memory.add(X[:30] + 2, np.full(30, 2), rng)
+    assert np.bincount(memory.y).tolist() == [4, 3, 3]
+
+
+def test_herding_compares_as_the_head_sees():
+    X = np.array([[100.0, 0], [101, 1], [102, 0]])
+    plain, centred = Herding(1), Herding(1)
+    plain.add(X, np.zeros(3, int), np.random.default_rng(0))
+    centred.add(X, np.zeros(3, int), np.random.default_rng(0), embed=lambda rows: rows - [101, 0])
+    assert centred.X.tolist() == [[101.0, 1.0]]
+
+
+def test_gradient_similarities_equal_those_of_formed_gradients():
+    rng = np.random.default_rng(0)
+    h, delta = rng.normal(size=(12, 5)), rng.normal(size=(12, 4))
+    gradients = np.einsum("ni,nj->nij", h, delta).reshape(12, -1)
+
+    def cosine(a, b):
+        return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+    whole, single = gradient_similarity(h, delta, 7)
+    others = gradients[7:]
+    assert whole == pytest.approx(1 + max(cosine(gradients[:7].mean(0), g) for g in others))
+    np.testing.assert_allclose(single, [1 + max(cosine(own, g) for g in others) for own in gradients[:7]])
+
+
+def test_gradient_based_memory_refuses_what_it_has_and_takes_what_is_new():
+    rng, memory = np.random.default_rng(0), GradientBased(32)
+    X = np.tile([1.0, 0, 0], (32, 1)) + 0.01 * rng.normal(size=(32, 3))
+    same = lambda rows, labels: np.tile([-1.0, 1], (len(rows), 1))  # noqa: E731
+    memory.add(X, np.zeros(32, int), rng, residuals=same)
+    memory.add(X, np.ones(32, int), rng, residuals=same)
+    assert set(memory.y) == {0}  # the same gradients again: passed over
+    opposite = lambda rows, labels: np.where(labels[:, None] == 2, [1.0, -1], [-1.0, 1])  # noqa: E731
+    memory.add(X, np.full(32, 2), rng, residuals=opposite)
+    assert 2 in memory.y
+    with pytest.raises(ValueError, match="needs the residuals"):
+        memory.add(X, np.ones(32, int), rng)

@@ -17,7 +17,19 @@ _HOMES = {
     "Finetune": "taer.heads.finetune",
     "Joint": "taer.heads.joint",
     "TaER": "taer.heads.taer",
+    "BiC": "taer.heads.bic",
+    "DERPP": "taer.heads.derpp",
+    "EEIL": "taer.heads.eeil",
+    "GDumb": "taer.heads.gdumb",
+    "GSS": "taer.heads.gss",
+    "ICaRL": "taer.heads.icarl",
+    "LwF": "taer.heads.lwf",
+    "OnlineEWC": "taer.heads.oewc",
+    "SSIL": "taer.heads.ssil",
+    "UCIR": "taer.heads.ucir",
+    "GradientBased": "taer.memory",
     "GreedyBalanced": "taer.memory",
+    "Herding": "taer.memory",
     "Reservoir": "taer.memory",
     "FeatureSet": "taer.features",
     "load_features": "taer.features",
@@ -47,12 +59,24 @@ if TYPE_CHECKING:
     from taer.features import load_features as load_features
     from taer.heads import HEADS as HEADS
     from taer.heads import make_head as make_head
+    from taer.heads.bic import BiC as BiC
+    from taer.heads.derpp import DERPP as DERPP
+    from taer.heads.eeil import EEIL as EEIL
     from taer.heads.er import ER as ER
     from taer.heads.er import ERBalanced as ERBalanced
     from taer.heads.er import ERFixed as ERFixed
     from taer.heads.finetune import Finetune as Finetune
+    from taer.heads.gdumb import GDumb as GDumb
+    from taer.heads.gss import GSS as GSS
+    from taer.heads.icarl import ICaRL as ICaRL
     from taer.heads.joint import Joint as Joint
+    from taer.heads.lwf import LwF as LwF
+    from taer.heads.oewc import OnlineEWC as OnlineEWC
+    from taer.heads.ssil import SSIL as SSIL
     from taer.heads.taer import TaER as TaER
+    from taer.heads.ucir import UCIR as UCIR
+    from taer.memory import GradientBased as GradientBased
     from taer.memory import GreedyBalanced as GreedyBalanced
+    from taer.memory import Herding as Herding
     from taer.memory import Reservoir as Reservoir
     from taer.stream import class_stream as class_stream

@@ -8,13 +8,41 @@ arrays, so a shallow copy is a snapshot.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 _WINDOW = 4096  # samples of the stream looked at in one go
 _KEYS = 1 << 20  # random keys drawn in one go
+
+
+def draw(n: int, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
+    """``times`` independent samples of ``n`` numbers without replacement: ``(times, min(size, n))``."""
+    if size >= n:
+        return np.tile(np.arange(n), (times, 1))
+    at_once = max(1, _KEYS // n)
+    picks = [
+        rng.random((min(at_once, times - start), n), np.float32).argpartition(size, axis=1)
+        for start in range(0, times, at_once)
+    ]
+    return np.concatenate(picks)[:, :size]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Samples offered to a memory, in random order, and how the head that offers them sees them."""
+
+    X: Any
+    y: np.ndarray
+    order: np.ndarray
+    embed: Callable[[np.ndarray], np.ndarray] = np.asarray
+    residuals: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        rows: np.ndarray = self.X[self.order[numbers]]
+        return rows
 
 
 class Memory:
@@ -37,40 +65,44 @@ class Memory:
         arrays = [self.y, *self.extra.values()] + ([] if self.X is None else [self.X])
         return sum(array.nbytes for array in arrays)
 
-    def add(self, X: Any, y: np.ndarray, rng: np.random.Generator, **extra: np.ndarray) -> None:
-        """Offer the rows of ``X`` in random order; only those of accepted samples are read."""
+    def add(
+        self,
+        X: Any,
+        y: np.ndarray,
+        rng: np.random.Generator,
+        *,
+        embed: Callable[[np.ndarray], np.ndarray] = np.asarray,
+        residuals: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+        **extra: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
+        """Offer the rows of ``X`` in random order; only those that a policy looks at are read.
+
+        ``embed`` maps rows to the space in which a policy compares them; ``residuals`` gives, for rows and
+        labels, ``softmax(scores) - onehot`` under the current head (needed by the gradient-based policy).
+        Each ``extra`` is computed from the rows of accepted samples and stored with them.
+        """
         order = rng.permutation(len(y))
-        y = np.asarray(y, np.int64)[order]
+        offer = Offer(X, np.asarray(y, np.int64)[order], order, embed, residuals)
         if self.capacity or len(self):
-            # A slot's source: ``i`` for the sample it holds now, ``len(self) + j`` for row j of the offer.
-            sources = self._choose(y, rng)
+            # The sources of the slots: i for the sample that is stored as i, len(self) + j for offer j.
+            sources = self._choose(offer, rng)
             old, new = sources[sources < len(self)], sources[sources >= len(self)] - len(self)
-            rows = X[order[new]]
+            rows = offer.rows(new)
             self.X = rows if self.X is None else np.concatenate([self.X[old], rows.astype(self.X.dtype)])
             self.extra = {
-                name: np.concatenate([self.extra[name][old], values[order[new]]])
-                if len(self)
-                else values[order[new]]
-                for name, values in extra.items()
+                name: np.concatenate([self.extra[name][old], compute(rows)]) if len(self) else compute(rows)
+                for name, compute in extra.items()
             }
-            self.y = np.concatenate([self.y[old], y[new]])
+            self.y = np.concatenate([self.y[old], offer.y[new]])
         self.seen += len(y)
 
-    def _choose(self, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Which of the stored samples followed by the offered ones are kept, by number."""
+    def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
+        """Which of the stored samples followed by the offered ones are kept, by number; stored ones first."""
         raise NotImplementedError
 
-    def draw(self, size: int, times: int, rng: np.random.Generator, among: np.ndarray | None = None) -> np.ndarray:
-        """``times`` independent samples without replacement, as row numbers: ``(times, min(size, rows))``."""
-        rows = np.arange(len(self)) if among is None else among
-        if size >= len(rows):
-            return np.tile(rows, (times, 1))
-        at_once = max(1, _KEYS // len(rows))
-        picks = [
-            rng.random((min(at_once, times - start), len(rows)), np.float32).argpartition(size, axis=1)
-            for start in range(0, times, at_once)
-        ]
-        return rows[np.concatenate(picks)[:, :size]]
+    def draw(self, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
+        """Row numbers of ``times`` samples without replacement."""
+        return draw(len(self), size, times, rng)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that is needed to restore the memory, as plain arrays."""
@@ -112,9 +144,9 @@ class GreedyBalanced(Memory):
         super().__init__(capacity)
         self.known = np.empty(0, np.int64)  # every label ever offered, also those that no longer hold a slot
 
-    def _choose(self, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        labels = np.union1d(self.known, y)
-        codes = np.searchsorted(labels, np.concatenate([self.y, y]))
+    def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
+        labels = np.union1d(self.known, offer.y)
+        codes = np.searchsorted(labels, np.concatenate([self.y, offer.y]))
         seen = np.isin(labels, self.known)
         slots: list[list[int]] = [[] for _ in labels]  # per class, the numbers of its samples
         for number in range(len(self)):
@@ -159,16 +191,6 @@ class GreedyBalanced(Memory):
         return memory
 
 
-class Everything(Memory):
-    """No choice at all: every sample ever offered, for upper bounds."""
-
-    def __init__(self, capacity: int = sys.maxsize) -> None:
-        super().__init__(capacity)
-
-    def _choose(self, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.arange(len(self) + len(y))
-
-
 class Reservoir(Memory):
     """A uniform random sample of everything offered (Vitter's algorithm R), whatever the classes.
 
@@ -181,15 +203,163 @@ class Reservoir(Memory):
     10
     """
 
-    def _choose(self, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
         kept = np.arange(len(self))
         if len(kept) > self.capacity:  # the capacity was lowered
             kept = np.sort(rng.choice(kept, self.capacity, replace=False))
-        free = min(self.capacity - len(kept), len(y))
-        numbers = len(self) + np.arange(len(y))
+        free = min(self.capacity - len(kept), len(offer.y))
+        numbers = len(self) + np.arange(len(offer.y))
         slots = np.concatenate([kept, numbers[:free]])
         # The n-th sample ever offered (from zero) enters with probability capacity / (n + 1).
-        places = rng.integers(0, self.seen + np.arange(free, len(y)) + 1)
+        places = rng.integers(0, self.seen + np.arange(free, len(offer.y)) + 1)
         entering = places < len(slots)
         slots[places[entering]] = numbers[free:][entering]  # of several for one place, the last one stays
         return np.sort(slots)
+
+
+class Herding(Memory):
+    """The samples whose mean is nearest to the mean of their class (iCaRL, Rebuffi et al., CVPR 2017).
+
+    Rows are compared at unit length. A class keeps its first ``capacity // classes`` choices, the classes that
+    arrived first one more until no slot is left; shrinking drops the last choices. A class that is offered
+    again chooses among its stored and its new samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> memory = Herding(capacity=2)
+    >>> memory.add(np.array([[1.0, 0], [1, 1], [1, 3]]), np.zeros(3, int), np.random.default_rng(0))
+    >>> memory.X[0]  # nearest in angle to the mean
+    array([1., 1.])
+    """
+
+    def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
+        labels, offered = np.union1d(self.y, offer.y), np.unique(offer.y)
+        everything = np.concatenate([self.y, offer.y])
+        chosen = []
+        for place, label in enumerate(labels):
+            quota = self.capacity // len(labels) + (place < self.capacity % len(labels))
+            members = np.flatnonzero(everything == label)
+            if quota and label in offered:
+                stored, new = members[members < len(self)], members[members >= len(self)] - len(self)
+                rows = [self.X[stored], offer.rows(new)] if len(stored) else [offer.rows(new)]
+                members = members[herd(offer.embed(np.concatenate(rows)), quota)]
+            chosen.append(members[:quota])  # stored samples stand in the order of their choice
+        return self._stored_first(np.concatenate(chosen))
+
+    def _stored_first(self, numbers: np.ndarray) -> np.ndarray:
+        return np.concatenate([numbers[numbers < len(self)], numbers[numbers >= len(self)]])
+
+
+def herd(rows: np.ndarray, size: int) -> np.ndarray:
+    """Row numbers, in the order of choice, whose running mean stays nearest to the mean of all unit rows."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = rows / np.where(norms > 0, norms, 1)
+    mean = rows.mean(axis=0)
+    towards, chosen = mean.copy(), []
+    taken = np.zeros(len(rows), bool)
+    for _ in range(min(size, len(rows))):
+        best = int(np.where(taken, -np.inf, rows @ towards).argmax())
+        taken[best] = True
+        chosen.append(best)
+        towards += mean - rows[best]
+    return np.array(chosen, np.int64)
+
+
+class GradientBased(Memory):
+    """Greedy gradient-based selection (GSS, Aljundi et al., NeurIPS 2019), in the form of its public reruns.
+
+    A sample's score is the largest cosine between its gradient and those of a few stored samples, plus one.
+    When the memory is full, a batch that agrees with the stored gradients is passed over; otherwise each
+    sample challenges a stored one, drawn by its score, and wins with probability ``s / (s + own score)``.
+
+    The gradient of a sample is ``h ⊗ δ`` with residual ``δ = softmax - onehot``, so a scalar product of two is
+    ``(h·h')(δ·δ')``: gradients are never formed.
+    """
+
+    batch_size = 32  # samples judged together, and stored samples that they are compared with
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.scores = np.empty(0)
+
+    def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
+        if offer.residuals is None:
+            raise ValueError("the gradient-based memory needs the residuals of the head that offers the samples")
+        kept = np.arange(len(self))
+        if len(kept) > self.capacity:  # the capacity was lowered
+            kept = np.sort(rng.choice(kept, self.capacity, replace=False))
+        slots, scores = kept.tolist(), self.scores[kept].tolist()
+        for start in range(0, len(offer.y) if self.capacity else 0, self.batch_size):
+            batch = np.arange(start, min(start + self.batch_size, len(offer.y)))
+            whole, single = self._similarity(offer, batch, slots, rng)
+            for number, score in zip(len(self) + batch, single, strict=True):
+                if len(slots) < self.capacity:
+                    slots.append(int(number))
+                    scores.append(whole)
+                elif whole < 1:
+                    weights = np.array(scores)
+                    rival = rng.choice(len(slots), p=weights / weights.sum())
+                    if rng.random() < scores[rival] / (scores[rival] + score):
+                        slots[rival], scores[rival] = int(number), score
+        order = np.argsort(slots).astype(np.int64)
+        self.scores = np.array(scores)[order]
+        return np.array(slots, np.int64)[order]
+
+    def _similarity(
+        self, offer: Offer, batch: np.ndarray, slots: list[int], rng: np.random.Generator
+    ) -> tuple[float, np.ndarray]:
+        """Scores of a batch as a whole and of each of its samples, against a few stored ones."""
+        if not slots:
+            return 0.1, np.full(len(batch), 0.1)
+        picks = np.array(slots)[draw(len(slots), self.batch_size, 1, rng)[0]]
+        old, new = picks[picks < len(self)], picks[picks >= len(self)] - len(self)
+        rows = offer.rows(np.concatenate([batch, new]))
+        labels = offer.y[np.concatenate([batch, new])]
+        if len(old):
+            rows, labels = np.concatenate([rows, self.X[old]]), np.concatenate([labels, self.y[old]])
+        assert offer.residuals is not None
+        h, delta = offer.embed(rows).astype(np.float64), offer.residuals(rows, labels).astype(np.float64)
+        return gradient_similarity(h, delta, len(batch))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {**super().to_arrays(), "scores": self.scores}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        memory = super().from_arrays(arrays)
+        memory.scores = arrays["scores"]
+        return memory
+
+
+def gradient_similarity(h: np.ndarray, delta: np.ndarray, n: int) -> tuple[float, np.ndarray]:
+    """Of the gradients ``h ⊗ delta``: one plus the largest cosine between the first n and the others.
+
+    For the mean of the first n, and for each of them.
+    """
+    tiny = np.finfo(np.float64).tiny
+    products = (h[:n] @ h.T) * (delta[:n] @ delta.T)
+    others = np.linalg.norm(h[n:], axis=1) * np.linalg.norm(delta[n:], axis=1)
+    own = np.linalg.norm(h[:n], axis=1) * np.linalg.norm(delta[:n], axis=1)
+    mean_norm = np.sqrt(max(products[:, :n].mean(), 0))
+    whole = (products[:, n:].mean(axis=0) / np.maximum(mean_norm * others, tiny)).max() + 1
+    single = (products[:, n:] / np.maximum(own[:, None] * others, tiny)).max(axis=1) + 1
+    return float(whole), single
+
+
+class Everything(Memory):
+    """No choice at all: every sample ever offered, for upper bounds."""
+
+    def __init__(self, capacity: int = sys.maxsize) -> None:
+        super().__init__(capacity)
+
+    def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
+        return np.arange(len(self) + len(offer.y))
+
+
+POLICIES: dict[str, type[Memory]] = {
+    "greedy": GreedyBalanced,
+    "reservoir": Reservoir,
+    "herding": Herding,
+    "gss": GradientBased,
+}

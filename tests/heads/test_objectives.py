@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import taer
 from taer.heads.base import log_sum_exp
-from taer.heads.sgd import cross_entropy_gradient
+from taer.heads.softmax import cross_entropy_gradient
 from tests.conftest import blobs
 
 DETACHED = ("taer", "er-fixed")
@@ -85,14 +87,15 @@ class NaiveTaER(taer.TaER):
 
     detached = False
 
-    def _samples(self, X, task):
-        self._old_ = task.old
-        return super()._samples(X, task)
+    def _plan(self, X, task, columns):
+        plan = super()._plan(X, task, columns)
 
-    def _score_gradient(self, scores, batch):
-        gradient = super()._score_gradient(scores, batch)
-        gradient[:, self._old_] = 0
-        return gradient
+        def gradient(scores, batch):
+            found = plan.gradient(scores, batch)
+            found[:, task.old] = 0
+            return found
+
+        return replace(plan, gradient=gradient)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
@@ -151,9 +154,10 @@ def test_weights_are_shares_of_classes(tasks):
     seen = []
 
     class Watching(taer.TaER):
-        def _loss_weights(self, task):
-            seen.append(super()._loss_weights(task))
-            return seen[-1]
+        def _plan(self, X, task, columns):
+            plan = super()._plan(X, task, columns)
+            seen.append(plan.weights)
+            return plan
 
     learn(Watching(), tasks)
     np.testing.assert_allclose(seen, [(1, 0), (1 / 2, 1 / 2), (1 / 3, 2 / 3)])
@@ -216,9 +220,12 @@ def test_the_last_smaller_batch_is_kept():
     steps = []
 
     class Counting(taer.Finetune):
-        def _score_gradient(self, scores, batch):
-            steps.append((len(scores), batch.weight.sum()))
-            return super()._score_gradient(scores, batch)
+        def _plan(self, X, task, columns):
+            def gradient(scores, batch):
+                steps.append((len(scores), batch.weight.sum()))
+                return 0 * scores
+
+            return replace(super()._plan(X, task, columns), gradient=gradient)
 
     Counting(epochs=2, random_state=0).partial_fit(X, y)
     assert [size for size, _ in steps] == [32, 2, 32, 2]

@@ -5,16 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from taer.heads.base import Head
+from taer.heads.bic import BiC
+from taer.heads.derpp import DERPP
+from taer.heads.eeil import EEIL
 from taer.heads.er import ER, ERBalanced, ERFixed
 from taer.heads.finetune import Finetune
+from taer.heads.gdumb import GDumb
+from taer.heads.gss import GSS
+from taer.heads.icarl import ICaRL
 from taer.heads.joint import Joint
+from taer.heads.lwf import LwF
+from taer.heads.oewc import OnlineEWC
+from taer.heads.ssil import SSIL
 from taer.heads.taer import TaER
+from taer.heads.ucir import UCIR
 
 HEADS: dict[str, type[Head]] = {
     "taer": TaER,
     "er": ER,
     "er-fixed": ERFixed,
     "er-balanced": ERBalanced,
+    "oewc": OnlineEWC,
+    "icarl": ICaRL,
+    "gss": GSS,
+    "derpp": DERPP,
+    "ucir": UCIR,
+    "ssil": SSIL,
+    "lwf": LwF,
+    "eeil": EEIL,
+    "bic": BiC,
+    "gdumb": GDumb,
     "finetune": Finetune,
     "joint": Joint,
 }

@@ -15,10 +15,14 @@ def param(
     *,
     at_least: float | None = None,
     above: float | None = None,
+    below: float | None = None,
     options: tuple[str, ...] | None = None,
 ) -> Any:
     """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
-    return field(default=default, metadata={"help": help, "at_least": at_least, "above": above, "options": options})
+    return field(
+        default=default,
+        metadata={"help": help, "at_least": at_least, "above": above, "below": below, "options": options},
+    )
 
 
 def check_params(head: Any) -> None:
@@ -41,6 +45,7 @@ def _fits(value: Any, default: Any, rule: Any) -> bool:
     return not (
         (rule["at_least"] is not None and value < rule["at_least"])
         or (rule["above"] is not None and value <= rule["above"])
+        or (rule["below"] is not None and value >= rule["below"])
     )
 
 
@@ -53,5 +58,6 @@ def _expected(default: Any, rule: Any) -> str:
         return ""
     kind = "a whole number" if isinstance(default, int) else "a number"
     if rule["above"] is not None:
-        return f"{kind} above {rule['above']:g}"
+        upper = "" if rule["below"] is None else f" and below {rule['below']:g}"
+        return f"{kind} above {rule['above']:g}{upper}"
     return kind if rule["at_least"] is None else f"{kind}, {rule['at_least']:g} or more"

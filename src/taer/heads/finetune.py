@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taer.heads.sgd import SGDHead
+from taer.heads.softmax import SoftmaxHead
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Finetune(SGDHead):
+class Finetune(SoftmaxHead):
     """Plain training on the current task: the softmax runs over all seen classes and all columns move."""

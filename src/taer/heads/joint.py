@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from taer.heads.base import Task
-from taer.heads.sgd import SGDHead
+from taer.heads.softmax import SoftmaxHead
 from taer.memory import Everything
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Joint(SGDHead):
+class Joint(SoftmaxHead):
     """Joint training: keeps every sample of every task and trains anew on their union at each task.
 
     An upper bound, not an incremental method: memory and time grow with all data seen.

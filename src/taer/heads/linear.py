@@ -1,4 +1,4 @@
-"""Heads that are one linear map of the user's features, learned behind a fixed standardisation."""
+"""Heads behind a fixed standardisation, and those that are then one linear map of the user's features."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ from taer.heads.base import Head, Task, log_sum_exp
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearHead(Head):
-    """Scores ``coef_ @ x + intercept_``.
-
-    The columns are learned on ``(x - mean_) / scale_``, a map fixed by the first task. It is folded into
-    ``coef_`` and ``intercept_`` once, when a task ends; rows of classes that did not move are carried over
-    bit by bit.
-    """
+class MappedHead(Head):
+    """Learns on ``(x - mean_) / scale_``, a map fixed by the first task and never changed again."""
 
     standardize: str = param(
         "scale",
@@ -39,43 +34,17 @@ class LinearHead(Head):
             squares = (np.square(X[rows] - self.mean_).sum(axis=0) for rows in row_chunks(X))
             deviation = np.sqrt(sum(squares) / len(X))
             self.scale_ = np.where(deviation > 0, deviation, 1.0)
-        dtype = np.result_type(X.dtype, np.float32)  # float64 stays, float16 is too short to learn in
-        self.coef_, self.intercept_ = np.zeros((0, width), dtype), np.zeros(0, dtype)
+        # float64 stays, float16 is too short to learn in
+        self.dtype_ = str(np.result_type(X.dtype, np.float32))
 
     def _map(self, X: np.ndarray) -> np.ndarray:
-        """The rows in the space in which columns are learned; a new array of the head's type."""
-        mapped = np.array(X, self.coef_.dtype)
+        """The rows in the space in which the head learns; a new array of the head's type."""
+        mapped = np.array(X, self.dtype_)
         if self.mean_.any():
             mapped -= self.mean_.astype(mapped.dtype)
         if (self.scale_ != 1).any():
             mapped *= (1 / self.scale_).astype(mapped.dtype)
         return mapped
-
-    def _unfold(self, classes: np.ndarray) -> np.ndarray:
-        """Columns of known classes in the mapped space."""
-        return (self.coef_[classes] * self.scale_).astype(self.coef_.dtype)
-
-    def _fold(self, classes: np.ndarray, columns: np.ndarray) -> None:
-        """Store columns of the mapped space as coefficients of the user's features."""
-        coef = columns / self.scale_
-        self.coef_, self.intercept_ = self.coef_.copy(), self.intercept_.copy()
-        self.coef_[classes] = coef
-        self.intercept_[classes] = -coef @ self.mean_
-
-    def _reseat(self, task: Task) -> None:
-        self.coef_, self.intercept_ = task.reseat(self.coef_), task.reseat(self.intercept_)
-
-    def _scores(self, X: np.ndarray) -> np.ndarray:
-        return X.astype(self.coef_.dtype, copy=False) @ self.coef_.T + self.intercept_
-
-    def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
-        """``log Σ exp`` of the scores of some classes: constant while their columns rest."""
-        coef, intercept = self.coef_[classes], self.intercept_[classes]
-        chunks = [
-            log_sum_exp(X[rows].astype(coef.dtype, copy=False) @ coef.T + intercept)
-            for rows in row_chunks(X, width=max(X.shape[1], len(classes)))
-        ]
-        return np.concatenate(chunks)
 
     def _class_means(self, X: Any, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Means of the samples of some classes, in the mapped space."""
@@ -88,3 +57,43 @@ class LinearHead(Head):
             sums += members.astype(np.float64) @ X[rows].astype(np.float64)
         means = sums / np.bincount(codes[codes >= 0], minlength=len(classes))[:, None]
         return (means - self.mean_) / self.scale_
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearHead(MappedHead):
+    """Scores ``coef_ @ x + intercept_``.
+
+    The map is folded into ``coef_`` and ``intercept_`` once, when a task ends; rows of classes that did not
+    move are carried over bit by bit.
+    """
+
+    def _fix_map(self, X: Any) -> None:
+        super()._fix_map(X)
+        if not hasattr(self, "coef_"):
+            self.coef_, self.intercept_ = np.zeros((0, X.shape[1]), self.dtype_), np.zeros(0, self.dtype_)
+
+    def _unfold(self, classes: np.ndarray) -> np.ndarray:
+        """Columns of known classes in the mapped space."""
+        return (self.coef_[classes] * self.scale_).astype(self.dtype_)
+
+    def _fold(self, classes: np.ndarray, columns: np.ndarray) -> None:
+        """Store columns of the mapped space as coefficients of the user's features."""
+        coef = columns / self.scale_
+        self.coef_, self.intercept_ = self.coef_.copy(), self.intercept_.copy()
+        self.coef_[classes] = coef
+        self.intercept_[classes] = -coef @ self.mean_
+
+    def _reseat(self, task: Task) -> None:
+        self.coef_, self.intercept_ = task.reseat(self.coef_), task.reseat(self.intercept_)
+
+    def _scores(self, X: np.ndarray) -> np.ndarray:
+        return X.astype(self.dtype_, copy=False) @ self.coef_.T + self.intercept_
+
+    def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
+        """``log Σ exp`` of the scores of some classes: constant while their columns rest."""
+        coef, intercept = self.coef_[classes], self.intercept_[classes]
+        chunks = [
+            log_sum_exp(X[rows].astype(coef.dtype, copy=False) @ coef.T + intercept)
+            for rows in row_chunks(X, width=max(X.shape[1], len(classes)))
+        ]
+        return np.concatenate(chunks)

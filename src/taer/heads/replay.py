@@ -1,21 +1,59 @@
-"""Heads that mix each batch of the current task with one from an episodic memory."""
+"""Heads with an episodic memory, and those that mix each batch of the current task with one drawn from it."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from taer.heads._params import param
-from taer.heads.base import Task
-from taer.heads.sgd import Batch, Samples, SGDHead, cross_entropy_gradient
-from taer.memory import GreedyBalanced
+from taer.heads.base import Task, softmax
+from taer.heads.linear import MappedHead
+from taer.heads.sgd import Batch, Plan, Samples
+from taer.heads.softmax import SoftmaxHead, cross_entropy, cross_entropy_gradient
+from taer.memory import POLICIES, Memory
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ReplayHead(SGDHead):
+class Remembering(MappedHead):
+    """Keeps a few samples of each task when it ends. The memory's labels are numbers in order of arrival.
+
+    A subclass has a parameter that names the policy, ``memory`` unless its paper has another word for it.
+    """
+
+    memory_size: int = param(200, "samples kept from all earlier tasks together; 0 for no replay", at_least=0)
+
+    policy_parameter: ClassVar[str] = "memory"
+
+    def _old_memory(self, task: Task) -> tuple[Any, np.ndarray]:
+        """Rows and classes of the stored samples of old classes; those of a class that returns sit out."""
+        if self.n_tasks_ == 1:
+            self.memory_: Memory = POLICIES[getattr(self, self.policy_parameter)](self.memory_size)
+        classes = self._arrival[self.memory_.y]
+        old = np.flatnonzero(~np.isin(classes, task.current))
+        rows = self.memory_.X[old] if len(old) else np.empty((0, self.n_features_in_), self.dtype_)
+        return rows, classes[old]
+
+    def _remember(self, X: Any, task: Task, **extra: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Offer the samples of the task to the memory."""
+        memory = copy.copy(self.memory_)
+        memory.capacity = self.memory_size
+        numbers = np.argsort(self._arrival)
+        memory.add(X, numbers[task.y], self._rng_, embed=self._map, residuals=self._residuals, **extra)
+        self.memory_ = memory
+
+    def _residuals(self, X: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """``softmax(scores) - onehot``: what the gradient of a sample's cross-entropy is made of."""
+        residuals = softmax(self._scores(X))
+        residuals[np.arange(len(X)), self._arrival[numbers]] -= 1
+        return residuals
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ReplayHead(Remembering, SoftmaxHead):
     """Experience replay: a weighted sum of the mean loss on the current batch and on a replay batch.
 
     The two questions of the paper's ablation are class attributes. Columns that rest enter the softmax as one
@@ -23,20 +61,16 @@ class ReplayHead(SGDHead):
     the same however many there are.
     """
 
-    memory_size: int = param(200, "samples kept from all earlier tasks together; 0 for no replay", at_least=0)
+    memory: str = param("greedy", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
     replay_batch_size: int = param(32, "samples of the memory in a step", at_least=1)
 
-    balanced: ClassVar[bool]  # weigh the losses by the numbers of classes, or just add them
-    detached: ClassVar[bool]  # only the columns of the current task move, or all
+    balanced: ClassVar[bool] = False  # weigh the losses by the numbers of classes, or just add them
+    detached: ClassVar[bool] = False  # only the columns of the current task move, or all
 
     def _moving(self, task: Task) -> np.ndarray:
         return task.current if self.detached else np.arange(task.n_classes)
 
-    def _loss_weights(self, task: Task) -> tuple[float, float]:
-        share_of_old = len(task.old) / task.n_classes
-        return (1 - share_of_old, share_of_old) if self.balanced else (1.0, 1.0)
-
-    def _samples(self, X: Any, task: Task) -> tuple[Samples, Samples | None]:
+    def _plan(self, X: Any, task: Task, columns: np.ndarray) -> Plan:
         moving = self._moving(task)
         resting = np.setdiff1d(np.arange(task.n_classes), moving)
         column = np.full(task.n_classes, len(moving))  # resting classes share the column after the moving ones
@@ -45,30 +79,23 @@ class ReplayHead(SGDHead):
         def constants(X: Any, classes: np.ndarray) -> dict[str, np.ndarray]:
             found = {"target": column[classes]}
             if len(resting):
-                found["old"] = self._log_partition(X, resting).astype(self.coef_.dtype)
+                found["old"] = self._log_partition(X, resting).astype(self.dtype_)
             return found
 
-        current = Samples(X, constants(X, task.y))
-        if self.n_tasks_ == 1:
-            self.memory_ = GreedyBalanced(self.memory_size)
-        classes = self._arrival[self.memory_.y]
-        self._replayed_ = np.flatnonzero(~np.isin(classes, task.current))  # a class that returns sits out
-        if not len(self._replayed_):
-            return current, None
-        return current, Samples(self._map(self.memory_.X), constants(self.memory_.X, classes))
+        old_X, old_classes = self._old_memory(task)
+        share_of_old = len(task.old) / task.n_classes
+        return Plan(
+            current=Samples(X, constants(X, task.y)),
+            replay=Samples(self._map(old_X), constants(old_X, old_classes)) if len(old_X) else None,
+            replay_size=self.replay_batch_size,
+            weights=(1 - share_of_old, share_of_old) if self.balanced else (1.0, 1.0),
+            gradient=_with_old_column if len(resting) else cross_entropy,
+        )
 
-    def _draw(self, times: int) -> np.ndarray:
-        return self.memory_.draw(self.replay_batch_size, times, self._rng_, among=self._replayed_)
+    def _finish(self, X: Any, task: Task) -> None:
+        self._remember(X, task)
 
-    def _score_gradient(self, scores: np.ndarray, batch: Batch) -> np.ndarray:
-        target, weight = batch.constants["target"], batch.weight
-        if "old" not in batch.constants:
-            return cross_entropy_gradient(scores, target, weight)
-        scores = np.column_stack([scores, batch.constants["old"]])
-        return cross_entropy_gradient(scores, target, weight)[:, :-1]
 
-    def _remember(self, X: Any, task: Task) -> None:
-        memory = copy.copy(self.memory_)
-        memory.capacity = self.memory_size
-        memory.add(X, np.argsort(self._arrival)[task.y], self._rng_)
-        self.memory_ = memory
+def _with_old_column(scores: np.ndarray, batch: Batch) -> np.ndarray:
+    with_old = np.column_stack([scores, batch.constants["old"]])
+    return cross_entropy_gradient(with_old, batch.constants["target"], batch.weight)[:, :-1]

@@ -1,12 +1,12 @@
 """The loop that every iterative head runs.
 
-On frozen features a method is: which samples, which gradient of the scores, which columns move. A subclass
-answers these three (``_samples``, ``_score_gradient``, ``_moving``); the loop does the rest.
+On frozen features a method is: which samples, which gradient of the scores, which columns move. The first two
+are a :class:`Plan`, made anew for each task; the loop does the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,8 +16,8 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from taer.heads._params import param
-from taer.heads.base import Task
-from taer.heads.linear import LinearHead
+from taer.heads.linear import MappedHead
+from taer.memory import draw
 
 _BLOCK = 1 << 19  # values gathered, converted and mapped in one go: a block of batches stays in the cache
 
@@ -34,125 +34,78 @@ class Samples:
 
 
 class Batch(NamedTuple):
-    """One step: the mapped rows of the current task, then those of each replay draw."""
+    """One step: the mapped rows of the current batch, then those of each replay draw."""
 
     rows: np.ndarray
-    constants: Mapping[str, np.ndarray]
+    constants: Mapping[str, np.ndarray]  # of all rows, or of the replayed ones if only those have it
     weight: np.ndarray  # of each row in the loss
+    parts: tuple[slice, ...]  # the current batch and each draw
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a head does in one task."""
+
+    current: Samples  # the epochs run over these, in the user's space
+    gradient: Callable[[np.ndarray, Batch], np.ndarray]  # of the loss by the scores; may overwrite the scores
+    replay: Samples | None = None  # batches are drawn from these, already mapped
+    replay_size: int = 0  # samples in a draw
+    weights: tuple[float, ...] = (1.0,)  # of the mean loss on the current batch and on each draw
+    step: Callable[[np.ndarray, np.ndarray], None] | None = None  # moves the columns; plain descent if not given
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SGDHead(LinearHead):
-    """Plain stochastic gradient descent on the columns, without momentum or weight decay."""
+class SGDHead(MappedHead):
+    """Stochastic gradient descent in batches of the current task, each with draws from a memory."""
 
     epochs: int = param(10, "passes over the samples of a task", at_least=1)
     lr: float = param(0.1, "learning rate", above=0)
     batch_size: int = param(32, "samples of the current task in a step", at_least=1)
-    init: str = param(
-        "normalised-mean",
-        "start of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",
-        options=("zero", "uniform", "mean", "normalised-mean"),
-    )
-    init_tasks: str = param(
-        "all",
-        "whether init is for every task or only the first, with zeros after it",
-        options=("first", "all"),
-    )
 
-    def _learn(self, X: Any, task: Task) -> None:
-        self._fix_map(X)
-        self._reseat(task)
-        moving = self._moving(task)
-        columns = self._unfold(moving)
-        columns[np.searchsorted(moving, task.new)] = self._new_columns(X, task)
-        current, replay = self._samples(X, task)
-        self._descend(columns, current, replay, self._loss_weights(task))
-        self._fold(moving, columns)
-        self._remember(X, task)
+    def _descend(self, columns: np.ndarray, plan: Plan, epochs: int | None = None) -> None:
+        """Move ``columns`` in place, as the plan says."""
 
-    def _moving(self, task: Task) -> np.ndarray:
-        """Positions of the columns that this task may change."""
-        return np.arange(task.n_classes)
+        def descend(columns: np.ndarray, gradient: np.ndarray) -> None:
+            columns -= self.lr * gradient
 
-    def _samples(self, X: Any, task: Task) -> tuple[Samples, Samples | None]:
-        """What the epochs run over, and what batches of replay are drawn from."""
-        return Samples(X, {"target": task.y}), None
-
-    def _loss_weights(self, task: Task) -> tuple[float, float]:
-        """Weights of the mean loss on the current batch and on the replay batch."""
-        return 1.0, 1.0
-
-    def _score_gradient(self, scores: np.ndarray, batch: Batch) -> np.ndarray:
-        """Gradient of the loss with respect to the scores of the moving columns; may overwrite ``scores``."""
-        return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
-
-    def _remember(self, X: Any, task: Task) -> None:
-        """What is kept of the task when it ends."""
-
-    def _new_columns(self, X: Any, task: Task) -> np.ndarray:
-        """Columns at which new classes start, in the mapped space."""
-        shape = (len(task.new), X.shape[1])
-        if self.init == "zero" or (self.init_tasks == "first" and self.n_tasks_ > 1):
-            return np.zeros(shape)
-        if self.init == "uniform":
-            return self._rng_.uniform(-1, 1, shape) / np.sqrt(shape[1])
-        means = self._class_means(X, task.y, task.new)
-        if self.init == "mean":
-            return means
-        norms = np.linalg.norm(means, axis=1, keepdims=True)
-        return means / np.where(norms > 0, norms, 1)
-
-    def _descend(
-        self, columns: np.ndarray, current: Samples, replay: Samples | None, weights: tuple[float, float]
-    ) -> None:
-        """Move ``columns`` in place."""
+        step = plan.step or descend
         with one_blas_thread():
-            for _ in range(self.epochs):
-                for batch in self._batches(current, replay, weights):
-                    gradient = self._score_gradient(batch.rows @ columns.T, batch)
-                    columns -= self.lr * (gradient.T @ batch.rows)
+            for _ in range(self.epochs if epochs is None else epochs):
+                for batch in self._batches(plan):
+                    gradient = plan.gradient(batch.rows @ columns.T, batch)
+                    step(columns, gradient.T @ batch.rows)
 
-    def _batches(self, current: Samples, replay: Samples | None, weights: tuple[float, float]) -> Iterator[Batch]:
+    def _batches(self, plan: Plan) -> Iterator[Batch]:
         """One epoch in random order; the last, smaller batch is kept."""
-        order = self._rng_.permutation(len(current))
-        whole = len(order) - len(order) % self.batch_size
-        steps = max(1, _BLOCK // (2 * self.batch_size * current.X.shape[1]))
-        for start in range(0, whole, steps * self.batch_size):
-            picks = order[start : min(start + steps * self.batch_size, whole)]
-            yield from self._block(current, replay, weights, picks.reshape(-1, self.batch_size))
+        order, size = self._rng_.permutation(len(plan.current)), self.batch_size
+        whole = len(order) - len(order) % size
+        at_once = max(1, _BLOCK // (2 * size * plan.current.X.shape[1])) * size
+        for start in range(0, whole, at_once):
+            picks = order[start : min(start + at_once, whole)]
+            yield from self._block(plan, picks.reshape(-1, size))
         if whole < len(order):
-            yield from self._block(current, replay, weights, order[None, whole:])
+            yield from self._block(plan, order[None, whole:])
 
-    def _block(
-        self, current: Samples, replay: Samples | None, weights: tuple[float, float], picks: np.ndarray
-    ) -> Iterator[Batch]:
+    def _block(self, plan: Plan, picks: np.ndarray) -> Iterator[Batch]:
         """Several batches whose rows are gathered, converted and mapped together."""
-        steps, size = picks.shape
+        (steps, size), current, replay = picks.shape, plan.current, plan.replay
         rows = self._map(current.X[picks.ravel()]).reshape(steps, size, -1)
         constants = {name: values[picks] for name, values in current.constants.items()}
-        weight = np.full(size, weights[0] / size, rows.dtype)
-        if replay is not None:
-            draws = self._draw(steps)
-            rows = np.concatenate([rows, replay.X[draws]], axis=1)
+        sizes = [size]
+        if replay is not None and len(replay):
+            draws = [draw(len(replay), plan.replay_size, steps, self._rng_) for _ in plan.weights[1:]]
+            sizes += [each.shape[1] for each in draws]
+            drawn = np.concatenate(draws, axis=1)
+            rows = np.concatenate([rows, replay.X[drawn]], axis=1)
             for name, values in replay.constants.items():
-                constants[name] = np.concatenate([constants[name], values[draws]], axis=1)
-            n_drawn = draws.shape[1]
-            weight = np.concatenate([weight, np.full(n_drawn, weights[1] / n_drawn, rows.dtype)])
-        for step in range(steps):
-            yield Batch(rows[step], {name: values[step] for name, values in constants.items()}, weight)
-
-    def _draw(self, times: int) -> np.ndarray:
-        """Row numbers of ``times`` replay batches."""
-        raise NotImplementedError
-
-
-def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """``weight · (softmax(scores) - onehot(target))``, written over ``scores``."""
-    scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores *= (weight / scores.sum(axis=1))[:, None]
-    scores[np.arange(len(target)), target] -= weight
-    return scores
+                own = [constants[name]] if name in constants else []
+                constants[name] = np.concatenate([*own, values[drawn]], axis=1)
+        shares = [weight / part for weight, part in zip(plan.weights, sizes, strict=False)]
+        weight = np.repeat(np.array(shares, rows.dtype), sizes)
+        ends = np.cumsum(sizes).tolist()
+        parts = tuple(slice(end - part, end) for end, part in zip(ends, sizes, strict=True))
+        for at in range(steps):
+            yield Batch(rows[at], {name: values[at] for name, values in constants.items()}, weight, parts)
 
 
 @cache
