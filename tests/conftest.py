@@ -26,12 +26,17 @@ def tasks():
 
 @pytest.fixture
 def features():
+    return small_features()
+
+
+def small_features(name: str = "features") -> FeatureSet:
     """Ten classes, 30 training and 10 test samples each."""
     X, y = blobs(10, 40, width=16, seed=1)
     test = np.concatenate([np.flatnonzero(y == c)[:10] for c in range(10)])
     train = np.setdiff1d(np.arange(len(y)), test)
     names = tuple(f"class{c}" for c in range(10))
-    return FeatureSet(X[train].astype(np.float32), y[train], X[test].astype(np.float32), y[test], classes=names)
+    X = X.astype(np.float32)
+    return FeatureSet(X[train], y[train], X[test], y[test], classes=names, name=name)
 
 
 @pytest.fixture(scope="session")

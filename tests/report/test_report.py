@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 
 import html5lib
 import pytest
 
 from taer.cli import main
-from taer.features import save_features
+from taer.experiment import Run, run_grid
 from taer.paper.measured import Number
+from taer.report import write_report
+from taer.report.collect import read_results, sort_results
 from taer.report.tables import Table, text
+from taer.stream import class_stream
+from tests.conftest import small_features
 
 
 @pytest.fixture
@@ -29,13 +32,25 @@ def cli(capsys, tmp_path, monkeypatch):
     return call
 
 
-@pytest.fixture
-def results(cli, features, tmp_path):
-    """Two heads, two seeds, five tasks."""
-    save_features(features, tmp_path / "set.safetensors")
-    run = ("run", "set.safetensors", "--tasks", 5, "--seeds", 2, "--methods", "taer,er", "--epochs", 1)
-    assert cli(*run, "--memory", 20, "--out", "made")[0] == 0
-    return tmp_path / "made"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Results of two heads, two seeds, five tasks, and their report."""
+    folder = tmp_path_factory.mktemp("any") / "made"
+    run_heads(folder, {"taer": {"memory_size": 20}, "er": {"memory_size": 20}})
+    write_report([folder], folder / "report")
+    return folder
+
+
+def run_heads(folder, heads):
+    features = small_features("set")
+    streams = [class_stream(features, tasks=5, order=seed) for seed in range(2)]
+    runs = [
+        Run(streams[seed], name, {"epochs": 1, **params}, seed)
+        for name, params in heads.items()
+        for seed in range(2)
+    ]
+    for _ in run_grid(runs, folder):
+        pass
 
 
 def check_page(page):
@@ -57,79 +72,76 @@ def check_page(page):
     return source
 
 
-def test_a_report_of_any_results_stands_alone(cli, results):
-    code, out, err = cli("report", results)
-    assert code == 0, err
-    report = results / "report"
-    assert out.strip() == str(report / "index.html")
-    page = check_page(report / "index.html")
+def test_a_report_of_any_results_stands_alone(made):
+    page = check_page(made / "report" / "index.html")
     for words in ("set: 10 classes in 5 tasks", "Learning curves", "Preserved accuracy", "Accuracies a[t, k]",
                   "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run set.safetensors",
                   "--set memory_size=20"):  # fmt: skip
         assert words in page, words
-    names = {path.name for path in report.rglob("*.*")}
+    names = {path.name for path in (made / "report").rglob("*.*")}
     for kind in ("learning", "preserved", "accuracies", "confusion"):
         assert {f"set-tasks-5-{kind}.svg", f"set-tasks-5-{kind}.pdf"} <= names
     assert {"set-tasks-5-methods.csv", "set-tasks-5-methods.tex", "report.md"} <= names
-    assert (report / "figures" / "set-tasks-5-learning.pdf").read_bytes().startswith(b"%PDF")
-    assert "![Learning curves" in (report / "report.md").read_text()
-    assert "\\toprule" in (report / "tables" / "set-tasks-5-methods.tex").read_text()
+    assert (made / "report" / "figures" / "set-tasks-5-learning.pdf").read_bytes().startswith(b"%PDF")
+    assert "![Learning curves" in (made / "report" / "report.md").read_text()
+    assert "\\toprule" in (made / "report" / "tables" / "set-tasks-5-methods.tex").read_text()
 
 
-def test_numbers_are_those_of_the_results(cli, results):
-    cli("report", results)
-    with (results / "report" / "tables" / "set-tasks-5-methods.csv").open() as file:
-        rows = {row["Method"]: row for row in csv.DictReader(file)}
-    runs = [json.loads(path.read_text()) for path in results.glob("taer-*.json")]
+def test_numbers_are_those_of_the_results(made):
+    rows = read_csv(made / "report" / "tables" / "set-tasks-5-methods.csv")
+    runs = [json.loads(path.read_text()) for path in made.glob("taer-*.json")]
     assert float(rows["taer"]["A_T (%)"]) == pytest.approx(sum(50 * run["A_T"] for run in runs))
     assert rows["taer"]["A_T (%) runs"] == "2"
     assert rows["taer"]["A_T (%) published"] == ""
-    with (results / "report" / "confusion" / "set-tasks-5-confusion-taer.csv").open() as file:
+    with (made / "report" / "confusion" / "set-tasks-5-confusion-taer.csv").open() as file:
         matrix = list(csv.reader(file))
     first = next(run for run in runs if run["seed"] == 0)
     assert matrix[0][1:] == first["classes"]
     assert [list(map(int, row[1:])) for row in matrix[1:]] == first["confusion"]
 
 
-def test_parameters_that_differ_tell_groups_apart(cli, results):
-    run = ("run", "set.safetensors", "--tasks", 5, "--seeds", 2, "--methods", "taer", "--epochs", 1)
-    cli(*run, "--memory", 10, "--out", results)
-    cli("report", results)
-    table = (results / "report" / "tables" / "set-tasks-5-methods.csv").read_text()
-    assert "taer (memory_size 10)" in table
-    assert "taer (memory_size 20)" in table
-    assert "\ner," in table
+def read_csv(path):
+    with path.open() as file:
+        return {row["Method"]: row for row in csv.DictReader(file)}
 
 
-def test_of_runs_of_an_edited_method_the_newest_counts(cli, results):
-    path = next(results.glob("taer-*.json"))
-    old = json.loads(path.read_text())
-    old |= {"A_T": 0.0, "source": "before", "created": "2000-01-01T00:00:00+00:00"}
-    (results / "taer-before.json").write_text(json.dumps(old))
-    cli("report", results)
-    with (results / "report" / "tables" / "set-tasks-5-methods.csv").open() as file:
-        rows = {row["Method"]: row for row in csv.DictReader(file)}
-    assert rows["taer"]["Runs"] == "2"
-    assert float(rows["taer"]["A_T (%)"]) > 20
+def test_parameters_that_differ_tell_groups_apart(made, tmp_path):
+    run_heads(tmp_path, {"taer": {"memory_size": 10}})
+    (setting,) = sort_results({"": read_results(made) + read_results(tmp_path)})
+    assert [group.label for group in setting.groups] == ["taer (memory_size 10)", "taer (memory_size 20)", "er"]
+    assert [len(group.results) for group in setting.groups] == [2, 2, 2]
 
 
-def test_two_directories_are_compared(cli, results, tmp_path):
-    run = ("run", "set.safetensors", "--tasks", 5, "--seeds", 2, "--methods", "taer,finetune", "--epochs", 2)
-    cli(*run, "--memory", 10, "--out", "other")
-    code, _, err = cli("report", results, tmp_path / "other", "--out", "compared")
+def test_of_runs_of_an_edited_method_the_newest_counts(made, tmp_path):
+    path = next(made.glob("taer-*.json"))
+    new = json.loads(path.read_text())
+    old = new | {"A_T": 0.0, "source": "before", "created": "2000-01-01T00:00:00+00:00"}
+    (tmp_path / "a.json").write_text(json.dumps(new))
+    (tmp_path / "b.json").write_text(json.dumps(old))
+    (tmp_path / "damaged.json").write_text("{")
+    assert read_results(tmp_path) == [new]
+
+
+def test_two_directories_are_compared(cli, made, tmp_path):
+    run_heads(tmp_path / "other", {"taer": {"memory_size": 10}, "finetune": {}})
+    (tmp_path / "compared" / "figures").mkdir(parents=True)
+    (tmp_path / "compared" / "figures" / "stale.svg").touch()
+    code, out, err = cli("report", made, "other", "--out", "compared")
     assert code == 0, err
+    assert out.strip() == "compared/index.html"
     page = check_page(tmp_path / "compared" / "index.html")
     assert "made and other compared" in page
     assert "er [made]" in page
     table = (tmp_path / "compared" / "tables" / "set-tasks-5-comparison.csv").read_text().splitlines()
     assert len(table) == 2  # only taer is in both
     assert table[1].startswith("taer,")
+    assert not (tmp_path / "compared" / "figures" / "stale.svg").exists()  # a report is made anew
 
 
 def test_results_of_the_paper_are_beside_the_published_numbers(cli, paper_features, tmp_path):
     for variant in ("raw", "standardised"):
-        paper = ("paper", "table3", "figure2", "figure4", "--features", paper_features, "--variant", variant)
-        assert cli(*paper, "--seeds", 2, "--out", "made")[0] == 0
+        paper = ("paper", "table3", "figure2", "--features", paper_features, "--variant", variant)
+        assert cli(*paper, "--seeds", 1, "--out", "made")[0] == 0
     code, _, err = cli("report", "made")
     assert code == 0, err
     page = check_page(tmp_path / "made" / "report" / "index.html")
@@ -163,17 +175,6 @@ def test_mistakes_are_one_line(cli, tmp_path, arguments, message):
     assert message in err
     assert err.count("\n") == 1
     assert not list((tmp_path / "empty").iterdir())
-
-
-def test_a_report_is_made_anew(cli, results):
-    cli("report", results)
-    figures = results / "report" / "figures"
-    (figures / "stale.svg").write_text("")
-    for path in results.glob("er-*.json"):
-        path.unlink()
-    cli("report", results)
-    assert not (figures / "stale.svg").exists()
-    shutil.rmtree(results / "report")
 
 
 def test_texts_of_numbers():

@@ -99,9 +99,9 @@ def curves(
 
     from taer.heads import HEADS
 
-    across = min(2, len(panels))
+    legend = 0.55 + 0.072 * max(len(curve.label) for members in panels.values() for curve in members)
     tallest = max(len(members) for members in panels.values())
-    figure, axes = _figure(math.ceil(len(panels) / across), across, (5.2, max(3.2, 0.24 * tallest)))
+    figure, axes = _figure(len(panels), 2, (3.3, max(2.4, 0.2 * tallest)), (0.65, legend, 0.35, 0.55))
     for ax, (panel, members) in zip(axes, panels.items(), strict=False):
         for curve in members:
             number = list(HEADS).index(curve.method)
@@ -122,50 +122,68 @@ def curves(
         ax.set(title=panel, xlabel=labels[0], ylabel=labels[1])
         if not isinstance(x[0], str):
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), fontsize=8)
-    for ax in axes[len(panels) :]:
-        ax.set_visible(False)
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.05), fontsize=8)
     return _finish(figure, name, title, note)
 
 
 @_styled
 def matrices(
-    name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], across: int = 5
+    name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], across: int = 4
 ) -> Picture:
     """Shares between 0 and 1 as brightness, square-rooted so that small ones show; one scale for all panels."""
     from matplotlib.colors import PowerNorm
 
-    across = min(across, len(panels))
-    down = math.ceil(len(panels) / across)
-    figure, axes = _figure(down, across, (2.3, 2.5))
-    image = None
-    for ax, (panel, matrix) in zip(axes, panels.items(), strict=False):
+    titles = [_folded(panel) for panel in panels]
+    above = 0.12 + 0.14 * max(1 + title.count("\n") for title in titles)
+    figure, axes = _figure(len(panels), across, (1.7, 1.7), (0.5, 0.15, above, 0.4), beside=0.6)
+    for ax, heading, matrix in zip(axes, titles, panels.values(), strict=True):
         ax.grid(False)
         image = ax.imshow(matrix, cmap="cividis", norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
-        ax.set_title(_folded(panel), fontsize=8)
+        ax.set_title(heading, fontsize=8)
+        ax.set(xlabel=labels[0], ylabel=labels[1])
         _whole_ticks(ax, len(matrix))
-    for ax in axes[len(panels) :]:
-        ax.set_visible(False)
-    for ax in axes[:: across or 1]:
-        ax.set_ylabel(labels[1])
-    for ax in axes[max(0, len(panels) - across) : len(panels)]:
-        ax.set_xlabel(labels[0])
-    if image is not None:
-        figure.colorbar(image, ax=list(axes[: len(panels)]), shrink=min(1, 1.4 / down), pad=0.02)
+    width, height = figure.get_size_inches()
+    figure.colorbar(
+        image, cax=figure.add_axes((1 - 0.55 / width, 1 - (above + 1.7) / height, 0.12 / width, 1.7 / height))
+    )
     return _finish(figure, name, title, note)
 
 
-def _figure(down: int, across: int, size: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
+def _figure(
+    panels: int,
+    across: int,
+    size: tuple[float, float],
+    around: tuple[float, float, float, float],
+    beside: float = 0,
+) -> tuple[Figure, Sequence[Axes]]:
+    """Panels of one size, in inches, with room left, right, above and below each, and beside them all.
+
+    Fixed margins, as matplotlib's own layout would draw everything several times over.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
-    return figure, figure.subplots(down, across, squeeze=False).ravel().tolist()
+    across = min(across, panels)
+    down = math.ceil(panels / across)
+    left, right, above, below = around
+    wide, high = left + size[0] + right, above + size[1] + below
+    width, height = wide * across + beside, high * down
+    figure = Figure(figsize=(width, height))
+    places = [divmod(number, across) for number in range(panels)]
+    return figure, [
+        figure.add_axes(
+            (
+                (column * wide + left) / width,
+                1 - (row * high + above + size[1]) / height,
+                size[0] / width,
+                size[1] / height,
+            )
+        )
+        for row, column in places
+    ]
 
 
 def _finish(figure: Figure, name: str, title: str, note: str) -> Picture:
     svg, pdf = io.StringIO(), io.BytesIO()
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, for both files
     figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     return Picture(name, title, note, svg.getvalue(), pdf.getvalue())
