@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK = "#101214"  # becomes the colour of the text on the page
+_INK, _GROUND = "#101214", "#fefefe"  # colours that nothing else has, so that a page can put its own
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = ("o", "s", "^", "v", "D", "P", "X", "<", ">")
 _STYLE: Any = {
     "axes.edgecolor": _INK,
+    "axes.facecolor": _GROUND,
     "axes.grid": True,
     "axes.labelcolor": _INK,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 10,
+    "figure.facecolor": _GROUND,
     "font.size": 9,
     "grid.alpha": 0.25,
     "legend.frameon": False,
+    "savefig.facecolor": _GROUND,
     "lines.linewidth": 1.4,
     "lines.markersize": 4,
     "svg.fonttype": "none",
@@ -55,8 +58,8 @@ class Picture:
 
     @property
     def inline(self) -> str:
-        """For a page: inks follow the colour of the text, and no two pictures share an id."""
-        drawing = self.svg[self.svg.index("<svg") :].replace(_INK, "currentColor")
+        """For a page: ink and ground are those of the page, and no two pictures share an id."""
+        drawing = self.svg[self.svg.index("<svg") :].replace(_INK, "currentColor").replace(_GROUND, "none")
         drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
         used = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", drawing))
         for name in set(re.findall(r' id="([^"]+)"', drawing)) - used:
@@ -128,17 +131,17 @@ def curves(
 
 @_styled
 def matrices(
-    name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], across: int = 4
+    name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], gamma: float
 ) -> Picture:
-    """Shares between 0 and 1 as brightness, square-rooted so that small ones show; one scale for all panels."""
+    """Shares between 0 and 1 as brightness, one scale for all panels; a ``gamma`` below 1 makes small ones show."""
     from matplotlib.colors import PowerNorm
 
     titles = [_folded(panel) for panel in panels]
     above = 0.12 + 0.14 * max(1 + title.count("\n") for title in titles)
-    figure, axes = _figure(len(panels), across, (1.7, 1.7), (0.5, 0.15, above, 0.4), beside=0.6)
+    figure, axes = _figure(len(panels), 4, (1.7, 1.7), (0.5, 0.15, above, 0.4), beside=0.6)
     for ax, heading, matrix in zip(axes, titles, panels.values(), strict=True):
         ax.grid(False)
-        image = ax.imshow(matrix, cmap="cividis", norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
+        image = ax.imshow(matrix, cmap="cividis", norm=PowerNorm(gamma, 0, 1), interpolation="nearest")
         ax.set_title(heading, fontsize=8)
         ax.set(xlabel=labels[0], ylabel=labels[1])
         _whole_ticks(ax, len(matrix))
@@ -184,7 +187,7 @@ def _figure(
 
 def _finish(figure: Figure, name: str, title: str, note: str) -> Picture:
     svg, pdf = io.StringIO(), io.BytesIO()
-    figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
+    figure.savefig(svg, format="svg", metadata={"Date": None})
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     return Picture(name, title, note, svg.getvalue(), pdf.getvalue())
 

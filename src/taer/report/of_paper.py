@@ -161,7 +161,7 @@ def confusion_block(name: str, title: str, members: list[tuple[str, Result]]) ->
         "of learning; brightness is the square root of the share of the row."
     )
     drawn = {one.label: one.ratios for one in made}
-    return Confusions(matrices(name, title, note, drawn, ("predicted", "true")), made)
+    return Confusions(matrices(name, title, note, drawn, ("predicted", "true"), gamma=0.5), made)
 
 
 def _missing(chosen: list[Experiment], library: Library) -> list[Block]:

@@ -62,7 +62,7 @@ def _summary(setting: Setting) -> Table:
     rows: list[list[Value]] = [
         [
             label(group),
-            str(len(group.results)),
+            len(group.results),
             *(_number(group.results, metric) for metric in ("A_T", "AIA", "forgetting")),
             float(np.mean([sum(run["seconds"]) for run in group.results])),
             *(float(np.mean([run[name] for run in group.results])) for name in ("memory_samples", "memory_bytes")),
@@ -120,9 +120,9 @@ def _accuracies(setting: Setting) -> Picture:
         for t in range(size):
             mean[t, : t + 1] = np.mean([run["accuracy_matrix"][t] for run in group.results], axis=0)
         panels[label(group)] = mean
-    note = "Accuracy on task k (columns) after task t (rows), mean over runs; brightness is its square root."
+    note = "Accuracy on task k (columns) after task t (rows), mean over runs."
     title = f"Accuracies a[t, k], {setting.title}"
-    return matrices(f"{setting.name}-accuracies", title, note, panels, ("k", "t"))
+    return matrices(f"{setting.name}-accuracies", title, note, panels, ("k", "t"), gamma=1)
 
 
 def _again(setting: Setting) -> list[Block]:
@@ -152,4 +152,8 @@ def _command(setting: Setting, group: Group) -> str:
     order = "" if group.params["order"] == "torch" else " --order FILE"
     tasks, seeds = len(setting.sizes) - bool(first), max(run["seed"] for run in group.results) + 1
     stream = f"--tasks {tasks}{first}{order} --seeds {seeds}"
-    return f"taer run {setting.features}.safetensors --methods {group.method} {stream}{options}"
+    # The embedded digits have no file, and an .npz file has no header.
+    meta = group.results[0]["meta"]
+    suffix = ".safetensors" if meta else ".npz"
+    file = "" if meta.get("backbone") == "pixels" else f" {setting.features}{suffix}"
+    return f"taer run{file} --methods {group.method} {stream}{options}"

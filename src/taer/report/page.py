@@ -23,7 +23,7 @@ def html(title: str, sections: list[Section]) -> str:
     )
     environment.filters.update(text=text, measured=measured_text, published=published_text)
     environment.tests["text"] = lambda value: isinstance(value, str)
-    environment.tests["plain_number"] = lambda value: isinstance(value, float)
+    environment.tests["plain_number"] = lambda value: isinstance(value, int | float)
     environment.globals["kind"] = lambda block: type(block).__name__
     return environment.get_template("page.html").render(title=title, sections=sections, version=__version__)
 

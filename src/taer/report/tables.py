@@ -10,7 +10,7 @@ from itertools import groupby
 
 from taer.paper.measured import Number
 
-Value = str | float | Number
+Value = str | int | float | Number
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def text(value: Value) -> str:
     """``54.80 ± 0.81 (paper 55.42, −0.62)``."""
     if isinstance(value, str):
         return value
-    if isinstance(value, float):
-        return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    if isinstance(value, int | float):
+        return f"{value:,.2f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"
     published = published_text(value)
     return f"{measured_text(value)} ({published})" if published else measured_text(value)
 
