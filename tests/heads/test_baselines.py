@@ -302,6 +302,16 @@ def test_derpp_stores_the_logits_of_the_moment(tasks):
             assert np.isfinite(logits).all()
 
 
+def test_learning_that_diverges_is_said_and_undone(tasks):
+    head = taer.DERPP(standardize="none", random_state=0).partial_fit(*tasks[0])
+    before = head.coef_.copy()
+    head.set_params(alpha=1e15)
+    with pytest.raises(ValueError, match=r"DERPP: learning diverged; a smaller lr \(it is 0.03\) helps"):
+        head.partial_fit(*tasks[1])
+    np.testing.assert_array_equal(head.coef_, before)
+    assert head.classes_.tolist() == [1, 4]
+
+
 def test_block_softmax_is_a_softmax_in_each_block():
     scores = np.random.default_rng(0).normal(size=(5, 6)) * 50
     blocks = Blocks([np.array([4, 1]), np.empty(0, int), np.array([0, 2, 5])])
@@ -345,7 +355,7 @@ def test_ewc_penalty_holds_weights_and_is_stable_when_huge(biased_tasks):
         drift[strength] = float((fisher * (head.coef_[OLD] - before) ** 2).sum())
     assert drift[1e9] < drift[10.0] / 10 < drift[0.0] / 100
     finetuned = learn(taer.Finetune(standardize="none", random_state=0), biased_tasks[:2])
-    free = learn(taer.OnlineEWC(e_lambda=0, standardize="none", random_state=0), biased_tasks[:2])
+    free = learn(taer.OnlineEWC(e_lambda=0, lr=0.1, standardize="none", random_state=0), biased_tasks[:2])
     np.testing.assert_allclose(free.coef_, finetuned.coef_, atol=1e-12)
 
 

@@ -26,6 +26,7 @@ class DERPP(ReplayHead):
     growing head has no columns for future classes, so logits are compared on the columns that existed then.
     """
 
+    lr: float = param(0.03, "learning rate", above=0)
     alpha: float = param(0.1, "weight of the stored logits", at_least=0)
     beta: float = param(0.5, "weight of the replayed labels", at_least=0)
 

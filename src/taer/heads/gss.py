@@ -25,6 +25,7 @@ class GSS(ReplayHead):
     the current task (Aljundi et al., NeurIPS 2019, in the form of its public rerun).
     """
 
+    lr: float = param(0.03, "learning rate", above=0)
     memory: str = param("gss", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
 
     def _plan(self, X: Any, task: Task, columns: np.ndarray) -> Plan:
@@ -41,7 +42,7 @@ class GSS(ReplayHead):
             found[np.arange(len(rows)), arrival[number]] -= 1
             return found
 
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(all="ignore"):
             for _ in range(self.epochs if epochs is None else epochs):
                 for batch in self._batches(plan):
                     rows, target = batch.rows, batch.constants["target"]
@@ -54,6 +55,7 @@ class GSS(ReplayHead):
                     offered = plan.current.X[batch.constants["row"]]
                     own = numbers[batch.constants["target"]]
                     memory.add(offered, own, self._rng_, embed=self._map, residuals=residuals)
+        self._check_finite(columns)
         self.memory_ = memory
 
     def _finish(self, X: Any, task: Task) -> None:

@@ -27,6 +27,7 @@ class OnlineEWC(SoftmaxHead):
     the same minimum, and stable however large the penalty is.
     """
 
+    lr: float = param(0.03, "learning rate", above=0)
     e_lambda: float = param(10.0, "strength of the penalty", at_least=0)
     gamma: float = param(1.0, "what is kept of the Fisher information of earlier tasks", at_least=0)
 

@@ -69,11 +69,20 @@ class SGDHead(MappedHead):
             columns -= self.lr * gradient
 
         step = plan.step or descend
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(all="ignore"):
             for _ in range(self.epochs if epochs is None else epochs):
                 for batch in self._batches(plan):
                     gradient = plan.gradient(batch.rows @ columns.T, batch)
                     step(columns, gradient.T @ batch.rows)
+        self._check_finite(columns)
+
+    def _check_finite(self, columns: np.ndarray) -> None:
+        """Descent with too long steps ends in infinities, not in a classifier."""
+        if not np.isfinite(columns).all():
+            raise ValueError(
+                f"{type(self).__name__}: learning diverged; a smaller lr (it is {self.lr:g}) helps, "
+                "and so does standardize='scale'"
+            )
 
     def _batches(self, plan: Plan) -> Iterator[Batch]:
         """One epoch in random order; the last, smaller batch is kept."""

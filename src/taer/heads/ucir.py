@@ -64,7 +64,7 @@ class UCIR(UnionHead, SGDHead):
         is_old = np.isin(np.arange(task.n_classes), task.old)
         unit, own = unit_rows(rows), rows[moving]
         speed, eta_speed = np.zeros_like(own), 0.0
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(all="ignore"):
             for _ in range(self.epochs):
                 for batch in self._batches(plan):
                     target, h = batch.constants["target"], unit_rows(batch.rows)
@@ -82,6 +82,7 @@ class UCIR(UnionHead, SGDHead):
                     own -= self.lr * speed
                     eta -= self.lr * eta_speed
                     unit[moving] = unit_rows(own)
+        self._check_finite(own)
         rows[moving] = own
         return eta
 
