@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from taer.report.blocks import Block, Confusions, Section
-from taer.report.collect import Setting, read_results, sort_results
+from taer.report.collect import Setting, read_results, slug, sort_results
 from taer.report.figures import Picture
 from taer.report.tables import Table
 
@@ -71,6 +70,5 @@ def _write_files(block: Block, out: Path) -> None:
         (out / "figures" / f"{picture.name}.pdf").write_bytes(picture.pdf)
     if isinstance(block, Confusions):
         for member in block.members:
-            slug = re.sub(r"[^\w.+-]+", "-", member.label).strip("-")
-            name = f"{block.picture.name}-{slug}.csv"
+            name = f"{block.picture.name}-{slug(member.label)}.csv"
             (out / "confusion" / name).write_text(member.csv(), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,12 @@ class Setting:
     def name(self) -> str:
         """For file names and anchors."""
         first = f"-first-{self.sizes[0]}" if len(set(self.sizes)) > 1 else ""
-        return f"{self.features}{first}-tasks-{len(self.sizes) - bool(first)}"
+        return slug(f"{self.features}{first}-tasks-{len(self.sizes) - bool(first)}")
+
+
+def slug(words: str) -> str:
+    """Fit for a file name and an anchor."""
+    return re.sub(r"[^\w.+-]+", "-", words).strip("-")
 
 
 def read_results(folder: Path) -> list[Result]:
@@ -77,14 +83,21 @@ def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:
         for result in results:
             sizes = tuple(len(task) for task in result["tasks"])
             found.setdefault((result["features"], sizes), []).append((directory, result))
+    prints: dict[str, set[str]] = {}
+    for (fingerprint, _), members in found.items():
+        prints.setdefault(members[0][1]["name"], set()).add(fingerprint)
     settings = []
-    for (_, sizes), members in sorted(found.items(), key=lambda item: (item[1][0][1]["name"], item[0][1])):
+    for (fingerprint, sizes), members in sorted(
+        found.items(), key=lambda item: (item[1][0][1]["name"], item[0][1])
+    ):
         groups = [
             group
             for directory in by_directory
             for group in _groups(directory, [result for home, result in members if home == directory])
         ]
-        settings.append(Setting(members[0][1]["name"], sizes, groups))
+        name = members[0][1]["name"]
+        told = name if len(prints[name]) == 1 else f"{name} ({fingerprint[:8]})"
+        settings.append(Setting(told, sizes, groups))
     return settings
 
 

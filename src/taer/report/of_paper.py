@@ -13,6 +13,7 @@ from taer.paper.features import extract_command
 from taer.paper.measured import Library, number
 from taer.paper.statements import STATEMENTS, Check, Evidence, verdict
 from taer.report.blocks import Block, Confusions, Listing, Section
+from taer.report.collect import slug
 from taer.report.confusion import Confusion
 from taer.report.figures import Curve, Picture, curves, matrices
 from taer.report.tables import Table, Value
@@ -30,7 +31,7 @@ def paper_sections(directory: str, results: list[Result]) -> list[Section]:
     for variant, title in variants().items():
         if _was_run(variant, library):
             chosen = [one for one in (experiment(name, variant) for name in NAMES) if library.has(one)]
-            anchor = f"paper-{variant}-{directory}" if directory else f"paper-{variant}"
+            anchor = slug(f"paper-{variant}-{directory}")
             blocks = [block for one in chosen for block in _blocks(one, library, anchor)]
             sections.append(
                 Section(
@@ -55,19 +56,29 @@ def statements_section(results: dict[str, list[Result]]) -> list[Section]:
                 sources[f"{variant.capitalize()} features {directory}".strip()] = Evidence(variant, library)
     if len(sources) == 1:
         return []
-    rows: list[list[Value]] = [
-        [claim, *(_verdict(list(test(evidence))) for evidence in sources.values())]
-        for claim, test in STATEMENTS.items()
-    ]
-    note = "The verdict, then what it rests on. Numbers are means over runs."
+    verdicts: list[list[Value]] = []
+    proofs: list[list[Value]] = []
+    for claim, test in STATEMENTS.items():
+        checks = {source: list(test(evidence)) for source, evidence in sources.items()}
+        verdicts.append([claim, *(verdict(found) for found in checks.values())])
+        proofs += [[claim, source, _evidence(found)] for source, found in checks.items() if found]
     columns = [("", "Statement"), *(("", source) for source in sources)]
-    table = Table("paper-statements", "Statements of the paper, tested", note, columns, rows)
-    return [Section("statements", "The paper's statements", "", [table])]
+    note = "Each on the paper's own numbers, where it has some, and on what was measured."
+    tables: list[Block] = [
+        Table("paper-verdicts", "Verdicts", note, columns, verdicts),
+        Table(
+            "paper-evidence",
+            "What the verdicts rest on",
+            "Means over runs.",
+            [("", "Statement"), ("", "Tested on"), ("", "Evidence")],
+            proofs,
+        ),
+    ]
+    return [Section("statements", "The paper's statements", "", tables)]
 
 
-def _verdict(checks: list[Check]) -> str:
-    evidence = "; ".join(f"{check.where}: {check.evidence}" for check in checks)
-    return f"{verdict(checks)}. {evidence}".strip()
+def _evidence(checks: list[Check]) -> str:
+    return "; ".join(f"{check.where}: {check.evidence}" for check in checks)
 
 
 def _was_run(variant: str, library: Library) -> bool:

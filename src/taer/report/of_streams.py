@@ -155,5 +155,5 @@ def _command(setting: Setting, group: Group) -> str:
     # The embedded digits have no file, and an .npz file has no header.
     meta = group.results[0]["meta"]
     suffix = ".safetensors" if meta else ".npz"
-    file = "" if meta.get("backbone") == "pixels" else f" {setting.features}{suffix}"
+    file = "" if meta.get("backbone") == "pixels" else f" {group.results[0]['name']}{suffix}"
     return f"taer run{file} --methods {group.method} {stream}{options}"
