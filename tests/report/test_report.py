@@ -75,7 +75,7 @@ def check_page(page):
 def test_a_report_of_any_results_stands_alone(made):
     page = check_page(made / "report" / "index.html")
     for words in ("set: 10 classes in 5 tasks", "Learning curves", "Preserved accuracy", "Accuracies a[t, k]",
-                  "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run set.safetensors",
+                  "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run set.npz --methods taer",
                   "--set memory_size=20"):  # fmt: skip
         assert words in page, words
     names = {path.name for path in (made / "report").rglob("*.*")}
