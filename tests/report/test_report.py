@@ -146,7 +146,7 @@ def test_results_of_the_paper_are_beside_the_published_numbers(cli, paper_featur
     assert code == 0, err
     page = check_page(tmp_path / "made" / "report" / "index.html")
     for words in ("paper 71.37", "Figure 2: Estimates", "raw features", "standardised by the first task",
-                  "taer extract core50 --backbone vit-small", "The paper's statements",
+                  "taer extract core50 --backbone vit-small", "What the verdicts rest on",
                   "largest difference 0.0e+00"):  # fmt: skip
         assert words in page, words
     tables = tmp_path / "made" / "report" / "tables"
