@@ -70,7 +70,7 @@ class Picture:
 @dataclass(frozen=True)
 class Curve:
     label: str
-    method: str  # a method looks the same in all figures
+    method: str  # it looks the same in all panels
     points: np.ndarray  # one row per run
     dashed: bool = False  # a second quantity of a method
 
@@ -102,13 +102,15 @@ def curves(
 
     from taer.heads import HEADS
 
+    shown = {curve.method for members in panels.values() for curve in members}
+    present = ["taer", *(method for method in HEADS if method in shown and method != "taer")]
     legend = 0.55 + 0.072 * max(len(curve.label) for members in panels.values() for curve in members)
     tallest = max(len(members) for members in panels.values())
     figure, axes = _figure(len(panels), 2, (3.3, max(2.4, 0.2 * tallest)), (0.65, legend, 0.35, 0.55))
     for ax, (panel, members) in zip(axes, panels.items(), strict=False):
         for curve in members:
-            number = list(HEADS).index(curve.method)
-            colour = _COLOURS[number % len(_COLOURS)] if number else _INK
+            number = present.index(curve.method)
+            colour = _COLOURS[(number - 1) % len(_COLOURS)] if number else _INK
             mean = np.mean(curve.points, axis=0)
             ax.plot(
                 x[: len(mean)],
