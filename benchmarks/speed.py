@@ -1,0 +1,162 @@
+"""Speed of the heads against the same objectives in plain torch, side by side in one process on one thread.
+
+    python benchmarks/speed.py [--features cifar100-resnet18.safetensors]
+
+Prints Markdown. The machine may be noisy: every figure is a ratio of two medians measured in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy and torch
+
+import numpy as np
+import torch
+from torch_loops import LOOPS
+
+import taer
+from taer.features import load_features
+from taer.stream import class_stream
+
+REQUIRED = {"taer": 8, "er": 5, "derpp": 5, "ssil": 5, "ucir": 5, "oewc": 5, "gss": 20}
+
+
+def problem(n_tasks: int, per_task: int, width: int, seed: int = 0) -> tuple[list[Any], Any, Any]:
+    """Tasks of ten Gaussian classes, and a test set."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(10 * n_tasks, width)).astype(np.float32)
+
+    def sample(labels: np.ndarray) -> np.ndarray:
+        rows: np.ndarray = centres[labels] + 3 * rng.normal(size=(len(labels), width)).astype(np.float32)
+        return rows / np.sqrt(width, dtype=np.float32)
+
+    tasks = []
+    for number in range(n_tasks):
+        y = np.repeat(np.arange(10 * number, 10 * number + 10), per_task // 10)
+        tasks.append((sample(y), y))
+    y_test = np.repeat(np.arange(10 * n_tasks), 20)
+    return tasks, sample(y_test), y_test
+
+
+def ours(name: str, tasks: list[Any], lr: float, epochs: int) -> taer.heads.base.Head:
+    head = taer.make_head(name, epochs=epochs, standardize="none", random_state=0)
+    params = {"lr": lr, "init": "zero", "replay_batch_size": 8 if name == "ssil" else 32}
+    head.set_params(**{key: value for key, value in params.items() if key in head.get_params()})
+    for X, y in tasks:
+        head.partial_fit(X, y)
+    return head
+
+
+def in_turn(*calls: Callable[[], Any], repeats: int) -> list[list[float]]:
+    """Seconds of each call, measured in turn so that noise falls on all alike."""
+    seconds: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for each, call in zip(seconds, calls, strict=True):
+            started = time.perf_counter()
+            call()
+            each.append(time.perf_counter() - started)
+    return seconds
+
+
+def shown(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.3f} ({min(seconds):.3f}–{max(seconds):.3f})"
+
+
+def against_torch(names: list[str], tasks: list[Any], test: tuple[Any, Any], repeats: int) -> None:
+    tensors = [(torch.tensor(X), torch.tensor(y)) for X, y in tasks]
+    test_X, test_y = test
+    print("| method | ours, s | torch, s | times faster | required | accuracy, ours | torch |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name in names:
+        lr = 1.0 if name != "ucir" else 0.1
+        few = slice(0, 2) if name == "gss" else slice(None)  # the plain GSS would take half an hour
+        kept: dict[str, Any] = {}
+
+        def run_ours(name: str = name, lr: float = lr, few: slice = few, kept: dict[str, Any] = kept) -> None:
+            kept["ours"] = ours(name, tasks[few], lr, 1)
+
+        def run_torch(name: str = name, lr: float = lr, few: slice = few, kept: dict[str, Any] = kept) -> None:
+            torch.manual_seed(0)
+            kept["torch"] = LOOPS[name](tensors[few], lr=lr)
+
+        own, other = in_turn(run_ours, run_torch, repeats=1 if name in ("gss", "oewc") else repeats)
+        seen = np.isin(test_y, np.concatenate([y for _, y in tasks[few]]))
+        scores = [
+            np.mean(kept["ours"].predict(test_X[seen]) == test_y[seen]),
+            np.mean(kept["torch"](torch.tensor(test_X[seen])).numpy() == test_y[seen]),
+        ]
+        ratio = statistics.median(other) / statistics.median(own)
+        print(f"| {name} | {shown(own)} | {shown(other)} | {ratio:.1f} | {REQUIRED[name]} | "
+              f"{100 * scores[0]:.1f} | {100 * scores[1]:.1f} |", flush=True)  # fmt: skip
+    print()
+
+
+def many_old_classes(repeats: int) -> None:
+    """A task of TaER after 10 and after 10,000 old classes; the one look at the old columns is timed apart."""
+    rng = np.random.default_rng(0)
+    X, per_step = rng.normal(size=(6400, 384)).astype(np.float32), {}
+    heads = {}
+    for n_old in (10, 10_000):
+        old_X = rng.normal(size=(n_old, 384)).astype(np.float32)
+        heads[n_old] = taer.TaER(epochs=1, standardize="none", random_state=0).fit(old_X, np.arange(n_old))
+    y = np.repeat(np.arange(10_000, 10_010), 640)
+
+    def learn(n_old: int, epochs: int) -> Callable[[], Any]:
+        import copy
+
+        return lambda: copy.deepcopy(heads[n_old]).set_params(epochs=epochs).partial_fit(X, y)
+
+    calls = [learn(n_old, epochs) for n_old in (10, 10_000) for epochs in (1, 6)]
+    one_10, six_10, one_many, six_many = (statistics.median(s) for s in in_turn(*calls, repeats=repeats))
+    per_step = {10: (six_10 - one_10) / 1000, 10_000: (six_many - one_many) / 1000}  # five more epochs of 200 steps
+    print(f"A step of TaER with 10 old classes: {1e6 * per_step[10]:.0f} µs; with 10,000: {1e6 * per_step[10_000]:.0f} "
+          f"µs; ratio {per_step[10_000] / per_step[10]:.2f} (required: at most 1.3).\n", flush=True)  # fmt: skip
+
+
+def on_real_features(path: Path) -> None:
+    data = load_features(path)
+    streams = [class_stream(data, 10, order=seed) for seed in range(3)]
+    first = list(streams[0])
+    numbered = np.argsort(streams[0].order)
+    tensors = [(torch.tensor(t.X_train.astype(np.float32)), torch.tensor(numbered[t.y_train])) for t in first]
+    all_six = ("taer", "er", "er-fixed", "er-balanced", "finetune", "joint")
+
+    def six_heads() -> None:
+        for stream in streams:
+            tasks = [(task.X_train, task.y_train) for task in stream]
+            for name in all_six:
+                ours(name, tasks, 0.1, 1)
+
+    own, other = in_turn(six_heads, lambda: LOOPS["taer"](tensors), repeats=1)
+    single, _ = in_turn(
+        lambda: ours("taer", [(t.X_train, t.y_train) for t in first], 0.1, 1), lambda: None, repeats=3
+    )
+    print(f"{data.name}: all six heads × 3 seeds take {own[0]:.1f} s, one torch run of TaER {other[0]:.1f} s, one of "
+          f"ours {statistics.median(single):.2f} s ({other[0] / statistics.median(single):.1f} times faster).\n")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, help="also measure on this feature file")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--methods", default=",".join(LOOPS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    tasks, *test = problem(n_tasks=10, per_task=5000, width=384)
+    print("10 tasks of 5,000 × 384, 10 classes each, one epoch, batch 32 + 32, one thread; median (range) of "
+          f"{options.repeats}; GSS: 2 tasks, GSS and oEWC measured once.\n")  # fmt: skip
+    against_torch(options.methods.split(","), tasks, (test[0], test[1]), options.repeats)
+    many_old_classes(options.repeats)
+    if options.features:
+        on_real_features(options.features)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The Python in the documents runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import taer
+
+ROOT = Path(__file__).parent.parent
+
+
+def python_blocks(name):
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
+
+
+def test_readme_example_keeps_its_promise():
+    (code,) = python_blocks("README.md")
+    first, second = code.rsplit("head.partial_fit", 1)
+    space: dict = {}
+    exec(first, space)
+    before = space["head"].coef_.copy()
+    exec("head.partial_fit" + second, space)
+    head, old = space["head"], space["head"].classes_ < 40
+    np.testing.assert_array_equal(head.coef_[old], before)
+    assert len(head.classes_) == 50
+
+
+def test_the_method_of_contributing_is_a_method(tasks):
+    (code,) = python_blocks("CONTRIBUTING.md")
+    space: dict = {}
+    exec(code, space)
+    head = space["LogitAdjustedER"](random_state=0)
+    for X, y in tasks:
+        head.partial_fit(X, y)
+    X, y = np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])
+    assert head.score(X, y) > 0.9
+    with pytest.raises(ValueError, match="tau must be a number, 0 or more"):
+        space["LogitAdjustedER"](tau=-1).partial_fit(X, y)
+
+
+def test_every_head_is_in_the_readme_and_public():
+    text = (ROOT / "README.md").read_text()
+    for name, head in taer.HEADS.items():
+        assert f"`{name}`" in text
+        assert getattr(taer, head.__name__) is head
