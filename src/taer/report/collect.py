@@ -51,6 +51,11 @@ class Setting:
         return slug(f"{self.features}{first}-tasks-{len(self.sizes) - bool(first)}")
 
 
+def rank(method: str) -> int:
+    """The place of a method among the heads; last for one that is no longer there."""
+    return list(HEADS).index(method) if method in HEADS else len(HEADS)
+
+
 def slug(words: str) -> str:
     """Fit for a file name and an anchor."""
     return re.sub(r"[^\w.+-]+", "-", words).strip("-")
@@ -116,7 +121,7 @@ def _groups(directory: str, results: Sequence[Result]) -> list[Group]:
         for members, own in zip(alike, settings, strict=True):
             told = ", ".join(f"{name} {own[name]}" for name in varying)
             groups.append(Group(method, told, directory, own, members))
-    return sorted(groups, key=lambda group: (list(HEADS).index(group.method), group.label))
+    return sorted(groups, key=lambda group: (rank(group.method), group.label))
 
 
 def _settings(result: Result) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taer.report.collect import rank
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -100,10 +102,8 @@ def curves(
     """Means over runs, with the range of the runs as a band; panels two abreast."""
     from matplotlib.ticker import MaxNLocator
 
-    from taer.heads import HEADS
-
     shown = {curve.method for members in panels.values() for curve in members}
-    present = ["taer", *(method for method in HEADS if method in shown and method != "taer")]
+    present = ["taer", *sorted(shown - {"taer"}, key=rank)]
     legend = 0.55 + 0.072 * max(len(curve.label) for members in panels.values() for curve in members)
     tallest = max(len(members) for members in panels.values())
     figure, axes = _figure(len(panels), 2, (3.3, max(2.4, 0.2 * tallest)), (0.65, legend, 0.35, 0.55))

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from taer.experiment import Result
-from taer.heads import make_head
+from taer.heads import HEADS, make_head
 from taer.paper import NAMES, experiment, variants
 from taer.paper.measured import Number, is_paper_order, result_key
 from taer.report.blocks import Block, Listing, Section
@@ -146,8 +146,9 @@ def _again(setting: Setting) -> list[Block]:
 
 def _command(setting: Setting, group: Group) -> str:
     first = f" --first {setting.sizes[0]}" if len(set(setting.sizes)) > 1 else ""
-    defaults = make_head(group.method).get_params()
-    changed = {name: value for name, value in group.params.items() if name in defaults and value != defaults[name]}
+    defaults = make_head(group.method).get_params() if group.method in HEADS else {}
+    same = defaults | {"order": group.params["order"]}
+    changed = {name: value for name, value in group.params.items() if (name, value) not in same.items()}
     options = "".join(f" --set {name}={value}" for name, value in changed.items())
     order = "" if group.params["order"] == "torch" else " --order FILE"
     tasks, seeds = len(setting.sizes) - bool(first), max(run["seed"] for run in group.results) + 1
