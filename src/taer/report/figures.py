@@ -140,7 +140,7 @@ def matrices(
 
     titles = [_folded(panel) for panel in panels]
     above = 0.12 + 0.14 * max(1 + title.count("\n") for title in titles)
-    figure, axes = _figure(len(panels), 4, (1.7, 1.7), (0.5, 0.15, above, 0.4), beside=0.6)
+    figure, axes = _figure(len(panels), 5, (1.7, 1.7), (0.5, 0.15, above, 0.4), beside=0.6)
     for ax, heading, matrix in zip(axes, titles, panels.values(), strict=True):
         ax.grid(False)
         image = ax.imshow(matrix, cmap="cividis", norm=PowerNorm(gamma, 0, 1), interpolation="nearest")
