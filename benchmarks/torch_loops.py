@@ -7,6 +7,7 @@ a balanced random memory of 200, plain SGD.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -131,7 +132,7 @@ def ssil(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
             if old:
                 with torch.no_grad():
                     z_before = h @ before.T
-                for start, end in zip(ends[:-1], ends[1:], strict=True):
+                for start, end in itertools.pairwise(ends):
                     loss = loss + 4 * F.kl_div(
                         F.log_softmax(z[:, start:end] / 2, 1), F.softmax(z_before[:, start:end] / 2, 1),
                         reduction="batchmean",

@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import taer
 from taer import FeatureSet
 from taer.features import save_features
+
+# Random features by the thousand are for real data; the contract holds for a few.
+SMALL = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}
+
+
+def small_head(name: str, **params):
+    return taer.make_head(name, **SMALL.get(name, {}), **params)
 
 
 def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread: float = 1.0):

@@ -17,6 +17,17 @@ _HOMES = {
     "Finetune": "taer.heads.finetune",
     "Joint": "taer.heads.joint",
     "TaER": "taer.heads.taer",
+    "NCM": "taer.heads.ncm",
+    "SLDA": "taer.heads.slda",
+    "Ridge": "taer.heads.ridge",
+    "RanPAC": "taer.heads.ridge",
+    "RFFLDA": "taer.heads.rff_lda",
+    "RGDA": "taer.heads.rgda",
+    "TaERGauss": "taer.heads.taer_gauss",
+    "LDAFrozen": "taer.heads.lda_frozen",
+    "GaussFrozen": "taer.heads.gauss_frozen",
+    "GaussChain": "taer.heads.gauss_chain",
+    "ClassStatistics": "taer.statistics",
     "BiC": "taer.heads.bic",
     "DERPP": "taer.heads.derpp",
     "EEIL": "taer.heads.eeil",
@@ -32,6 +43,8 @@ _HOMES = {
     "Herding": "taer.memory",
     "Reservoir": "taer.memory",
     "FeatureSet": "taer.features",
+    "extract": "taer.features.extraction",
+    "features_from_arrays": "taer.features",
     "load_features": "taer.features",
     "class_stream": "taer.stream",
     "metrics": "taer.metrics",
@@ -56,7 +69,9 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     import taer.metrics as metrics  # noqa: F401
     from taer.features import FeatureSet as FeatureSet
+    from taer.features import features_from_arrays as features_from_arrays
     from taer.features import load_features as load_features
+    from taer.features.extraction import extract as extract
     from taer.heads import HEADS as HEADS
     from taer.heads import make_head as make_head
     from taer.heads.bic import BiC as BiC
@@ -66,17 +81,28 @@ if TYPE_CHECKING:
     from taer.heads.er import ERBalanced as ERBalanced
     from taer.heads.er import ERFixed as ERFixed
     from taer.heads.finetune import Finetune as Finetune
+    from taer.heads.gauss_chain import GaussChain as GaussChain
+    from taer.heads.gauss_frozen import GaussFrozen as GaussFrozen
     from taer.heads.gdumb import GDumb as GDumb
     from taer.heads.gss import GSS as GSS
     from taer.heads.icarl import ICaRL as ICaRL
     from taer.heads.joint import Joint as Joint
+    from taer.heads.lda_frozen import LDAFrozen as LDAFrozen
     from taer.heads.lwf import LwF as LwF
+    from taer.heads.ncm import NCM as NCM
     from taer.heads.oewc import OnlineEWC as OnlineEWC
+    from taer.heads.rff_lda import RFFLDA as RFFLDA
+    from taer.heads.rgda import RGDA as RGDA
+    from taer.heads.ridge import RanPAC as RanPAC
+    from taer.heads.ridge import Ridge as Ridge
+    from taer.heads.slda import SLDA as SLDA
     from taer.heads.ssil import SSIL as SSIL
     from taer.heads.taer import TaER as TaER
+    from taer.heads.taer_gauss import TaERGauss as TaERGauss
     from taer.heads.ucir import UCIR as UCIR
     from taer.memory import GradientBased as GradientBased
     from taer.memory import GreedyBalanced as GreedyBalanced
     from taer.memory import Herding as Herding
     from taer.memory import Reservoir as Reservoir
+    from taer.statistics import ClassStatistics as ClassStatistics
     from taer.stream import class_stream as class_stream

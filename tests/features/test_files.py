@@ -107,7 +107,7 @@ def test_files_of_another_kind(tmp_path):
         ("a.txt", "ends in .safetensors or .npz"),
         ("b.npz", "lacks y_train, X_test, y_test"),
         ("missing.npz", "no such file"),
-        (".", "not a file"),
+        (".", "lacks X_train.npy"),
     ]:
         with pytest.raises(ValueError, match=message):
             taer.load_features(tmp_path / name)

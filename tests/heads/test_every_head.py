@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import taer
-from tests.conftest import blobs
+from tests.conftest import blobs, small_head
 
 pytestmark = pytest.mark.parametrize("name", list(taer.HEADS))
 # Lower bounds of a class-incremental comparison: they are meant to forget.
@@ -37,7 +37,7 @@ def snapshot(head):
 
 
 def test_learns_and_keeps_the_contract(name, tasks):
-    head = learn(taer.make_head(name, random_state=0), tasks)
+    head = learn(small_head(name, random_state=0), tasks)
     X, y = np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])
     assert head.classes_.tolist() == sorted(set(y.tolist()))
     assert [label for label, _ in head.learning_order_] == [1, 4, 0, 5, 2, 3]
@@ -54,11 +54,11 @@ def test_learns_and_keeps_the_contract(name, tasks):
 
 def test_string_labels_learn_the_same_as_integers(name, tasks):
     names = np.array(["a", "b", "c", "d", "e", "f"])  # sorts as the integers do
-    by_number = learn(taer.make_head(name, random_state=0), tasks)
-    by_name = learn(taer.make_head(name, random_state=0), [(X, names[y]) for X, y in tasks])
+    by_number = learn(small_head(name, random_state=0), tasks)
+    by_name = learn(small_head(name, random_state=0), [(X, names[y]) for X, y in tasks])
     X = tasks[0][0]
     np.testing.assert_array_equal(by_name.predict(X), names[by_number.predict(X)])
-    longer = taer.make_head(name, random_state=0).partial_fit(*[tasks[0][0], names[tasks[0][1]]])
+    longer = small_head(name, random_state=0).partial_fit(*[tasks[0][0], names[tasks[0][1]]])
     longer.partial_fit(tasks[1][0], np.array(["a much longer name", "b"])[tasks[1][1] % 2])
     assert "a much longer name" in longer.classes_
 
@@ -66,8 +66,8 @@ def test_string_labels_learn_the_same_as_integers(name, tasks):
 def test_names_of_classes_do_not_matter(name, tasks):
     """Labels that sort in another order give the same classifier."""
     other = np.array([5, 3, 1, 0, 2, 4]) * 10
-    head = learn(taer.make_head(name, random_state=0), tasks)
-    renamed = learn(taer.make_head(name, random_state=0), [(X, other[y]) for X, y in tasks])
+    head = learn(small_head(name, random_state=0), tasks)
+    renamed = learn(small_head(name, random_state=0), [(X, other[y]) for X, y in tasks])
     X = np.concatenate([X for X, _ in tasks])
     # Which sample leaves the memory is drawn anew, so a few answers may differ; the knowledge may not.
     assert np.mean(other[head.predict(X)] == renamed.predict(X)) > 0.9
@@ -75,7 +75,7 @@ def test_names_of_classes_do_not_matter(name, tasks):
 
 def test_one_class_and_one_sample_per_task(name):
     X, y = blobs(4, 30)
-    head = taer.make_head(name, random_state=0)
+    head = small_head(name, random_state=0)
     for label in (2, 0, 3):
         head.partial_fit(X[y == label], y[y == label])
     head.partial_fit(X[y == 1][:1], [1])
@@ -84,7 +84,7 @@ def test_one_class_and_one_sample_per_task(name):
 
 
 def test_two_classes_have_one_dimensional_decisions(name, tasks):
-    head = taer.make_head(name, random_state=0).partial_fit(*tasks[0])
+    head = small_head(name, random_state=0).partial_fit(*tasks[0])
     decision = head.decision_function(tasks[0][0])
     assert decision.shape == (len(tasks[0][0]),)
     np.testing.assert_array_equal(head.predict(tasks[0][0]), head.classes_[(decision > 0).astype(int)])
@@ -92,7 +92,7 @@ def test_two_classes_have_one_dimensional_decisions(name, tasks):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_every_float_type_and_memory_maps(name, tasks, dtype, tmp_path):
-    plain, mapped = (taer.make_head(name, random_state=0) for _ in range(2))
+    plain, mapped = (small_head(name, random_state=0) for _ in range(2))
     for number, (X, y) in enumerate(tasks):
         path = tmp_path / f"{number}.npy"
         np.save(path, X.astype(dtype))
@@ -117,8 +117,8 @@ class RowsOnly:
 
 
 def test_anything_with_rows(name, tasks):
-    plain = learn(taer.make_head(name, random_state=0), tasks)
-    lazy = learn(taer.make_head(name, random_state=0), [(RowsOnly(X), y) for X, y in tasks])
+    plain = learn(small_head(name, random_state=0), tasks)
+    lazy = learn(small_head(name, random_state=0), [(RowsOnly(X), y) for X, y in tasks])
     np.testing.assert_array_equal(
         plain.decision_function(tasks[0][0]), lazy.decision_function(RowsOnly(tasks[0][0]))
     )
@@ -127,7 +127,7 @@ def test_anything_with_rows(name, tasks):
 
 
 def test_a_known_class_may_return(name, tasks):
-    head = learn(taer.make_head(name, random_state=0), tasks)
+    head = learn(small_head(name, random_state=0), tasks)
     X, y = tasks[0]
     head.partial_fit(X[y == 1], y[y == 1])
     assert head.classes_.tolist() == [0, 1, 2, 3, 4, 5]
@@ -136,20 +136,20 @@ def test_a_known_class_may_return(name, tasks):
 
 
 def test_same_seed_same_bits_and_other_seed_other_bits(name, tasks):
-    first, second = (learn(taer.make_head(name, random_state=3), tasks) for _ in range(2))
+    first, second = (learn(small_head(name, random_state=3), tasks) for _ in range(2))
     X = tasks[0][0]
     np.testing.assert_array_equal(first.decision_function(X), second.decision_function(X))
     assert snapshot(first) == snapshot(second)
 
 
 def test_fit_forgets_everything(name, tasks):
-    fresh = taer.make_head(name, random_state=0).fit(*tasks[1])
-    again = learn(taer.make_head(name, random_state=0), tasks).fit(*tasks[1])
+    fresh = small_head(name, random_state=0).fit(*tasks[1])
+    again = learn(small_head(name, random_state=0), tasks).fit(*tasks[1])
     assert snapshot(fresh) == snapshot(again)
 
 
 def test_clone_pickle_and_pipeline(name, tasks):
-    head = learn(taer.make_head(name, random_state=0), tasks[:2])
+    head = learn(small_head(name, random_state=0), tasks[:2])
     assert not hasattr(clone(head), "classes_")
     file = io.BytesIO()
     joblib.dump(head, file)
@@ -159,15 +159,15 @@ def test_clone_pickle_and_pipeline(name, tasks):
     for each in (head, restored):
         each.partial_fit(*tasks[2])
     np.testing.assert_array_equal(head.decision_function(X), restored.decision_function(X))
-    pipeline = make_pipeline(Normalizer(), taer.make_head(name, random_state=0)).fit(*tasks[0])
+    pipeline = make_pipeline(Normalizer(), small_head(name, random_state=0)).fit(*tasks[0])
     assert pipeline.score(*tasks[0]) > 0.9
-    assert cross_val_score(taer.make_head(name, random_state=0), *tasks[0], cv=3).mean() > 0.9
+    assert cross_val_score(small_head(name, random_state=0), *tasks[0], cv=3).mean() > 0.9
 
 
 def test_data_frames_give_feature_names(name, tasks):
     X, y = tasks[0]
     frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
-    head = taer.make_head(name, random_state=0).partial_fit(frame, y)
+    head = small_head(name, random_state=0).partial_fit(frame, y)
     assert head.feature_names_in_[0] == "f0"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -176,10 +176,10 @@ def test_data_frames_give_feature_names(name, tasks):
 
 def test_classes_may_be_given_and_are_checked(name, tasks):
     X, y = tasks[0]
-    given = taer.make_head(name, random_state=0).partial_fit(X, y, classes=[0, 1, 2, 3, 4, 5])
+    given = small_head(name, random_state=0).partial_fit(X, y, classes=[0, 1, 2, 3, 4, 5])
     assert given.classes_.tolist() == [1, 4]
     with pytest.raises(ValueError, match="lacks"):
-        taer.make_head(name).partial_fit(X, y, classes=[1])
+        small_head(name).partial_fit(X, y, classes=[1])
 
 
 BAD_INPUT = {
@@ -197,7 +197,7 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("bad", list(BAD_INPUT))
 def test_bad_input_is_refused_and_changes_nothing(name, tasks, bad):
-    head = learn(taer.make_head(name, random_state=0), tasks[:2])
+    head = learn(small_head(name, random_state=0), tasks[:2])
     before = snapshot(head)
     spoil, message = BAD_INPUT[bad]
     for method in (head.partial_fit, head.fit) if bad not in ("width", "label type") else (head.partial_fit,):
@@ -208,11 +208,11 @@ def test_bad_input_is_refused_and_changes_nothing(name, tasks, bad):
 
 def test_sparse_input_is_refused(name, tasks):
     with pytest.raises(TypeError, match="dense"):
-        taer.make_head(name).partial_fit(csr_array(tasks[0][0]), tasks[0][1])
+        small_head(name).partial_fit(csr_array(tasks[0][0]), tasks[0][1])
 
 
 def test_a_failure_in_the_middle_changes_nothing(name, tasks, monkeypatch):
-    head = learn(taer.make_head(name, random_state=0), tasks[:2])
+    head = learn(small_head(name, random_state=0), tasks[:2])
     before, intact = snapshot(head), copy.deepcopy(head)
 
     learn_task = type(head)._learn
@@ -247,12 +247,12 @@ def test_a_failure_in_the_middle_changes_nothing(name, tasks, monkeypatch):
     ],
 )
 def test_bad_parameters_are_named(name, tasks, bad, message):
-    known = taer.make_head(name).get_params()
+    known = small_head(name).get_params()
     if not set(bad) <= set(known):
         with pytest.raises(ValueError, match="no parameter"):
-            taer.make_head(name, **bad)
+            small_head(name, **bad)
         return
-    head = learn(taer.make_head(name, random_state=0), tasks[:1])
+    head = learn(small_head(name, random_state=0), tasks[:1])
     before = snapshot(head)[1]
     head.set_params(**bad)
     with pytest.raises(ValueError, match=message):
@@ -261,7 +261,7 @@ def test_bad_parameters_are_named(name, tasks, bad, message):
 
 
 def test_parameters_are_read_at_each_task(name, tasks):
-    head = taer.make_head(name, random_state=0)
+    head = small_head(name, random_state=0)
     if "memory_size" not in head.get_params():
         pytest.skip("has no memory of a given size")
     learn(head.set_params(memory_size=20), tasks[:2])

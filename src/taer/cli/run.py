@@ -72,8 +72,7 @@ def run(
     from taer.features import load_features
 
     data = load_features(features)
-    if tasks is None:
-        tasks = 10 if features else 5
+    tasks = 10 if tasks is None else tasks
     common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
     chosen = _parameters(_names(methods), common, set_ or [])
     runs = _runs(data, chosen, tasks, first, order, seeds)

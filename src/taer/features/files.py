@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -89,23 +90,34 @@ class FeatureSet:
 
 
 def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
-    """Read a feature set from a ``.safetensors`` or ``.npz`` file, or the embedded default for ``None``.
+    """Read a feature set from a file or folder, or the embedded default for ``None``.
 
-    An ``.npz`` file has the arrays ``X_train, y_train, X_test, y_test``; its labels may be names.
+    A ``.safetensors`` file is the project's own format. An ``.npz`` file has the arrays ``X_train, y_train,
+    X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
+    ``label`` and ``split`` (train or test). In all three the labels may be names.
 
     Examples
     --------
     >>> import taer
-    >>> digits = taer.load_features()
-    >>> digits.name, len(digits.classes), digits.train_x.shape
-    ('digits', 10, (1437, 64))
+    >>> sketches = taer.load_features()
+    >>> sketches.name, len(sketches.classes), len(sketches.train_x), len(sketches.test_x)
+    ('sketches100', 100, 8000, 2000)
     """
+    from taer.features import arrays
+
     if path is None:
-        return _digits()
+        return _read_safetensors(Path(__file__).parent / "data" / "sketches100.safetensors")
     path = Path(path)
+    if path.is_dir():
+        return arrays.read_npy(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file" if not path.exists() else f"{path}: not a file")
-    readers = {".safetensors": _read_safetensors, ".npz": _read_npz}
+    readers = {
+        ".safetensors": _read_safetensors,
+        ".npz": arrays.read_npz,
+        ".npy": arrays.read_npy,
+        ".parquet": arrays.read_parquet,
+    }
     if path.suffix not in readers:
         raise ValueError(f"{path}: a feature file ends in {' or '.join(readers)}")
     return readers[path.suffix](path)
@@ -119,21 +131,75 @@ def save_features(features: FeatureSet, path: str | os.PathLike[str]) -> None:
     >>> import tempfile, taer
     >>> from taer.features import save_features
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_features(taer.load_features(), folder + "/digits.safetensors")
-    ...     taer.load_features(folder + "/digits.safetensors").train_x.shape
-    (1437, 64)
+    ...     save_features(taer.load_features(), folder + "/copy.safetensors")
+    ...     len(taer.load_features(folder + "/copy.safetensors").train_x)
+    8000
     """
-    from safetensors.numpy import save_file
-
     arrays = (features.train_x, features.train_y, features.test_x, features.test_y)
-    tensors = dict(zip(_TENSORS, map(np.ascontiguousarray, arrays), strict=True))
-    meta = {**features.meta, "format": FORMAT, "classes": json.dumps(features.classes)}
-    partial = Path(f"{path}.partial")
+    write_feature_file(
+        Path(path),
+        features.meta,
+        features.classes,
+        {
+            name: (array.shape, array.dtype, _row_chunks(array))
+            for name, array in zip(_TENSORS, arrays, strict=True)
+        },
+    )
+
+
+Tensor = tuple[tuple[int, ...], np.dtype[Any], Iterable[np.ndarray]]
+
+
+def write_feature_file(
+    path: Path, meta: Mapping[str, str], classes: Sequence[str], tensors: Mapping[str, Tensor]
+) -> None:
+    """Write a feature file from pieces, so that it may be larger than the memory; it appears whole or not.
+
+    A tensor is its shape, its type and its rows in order. The layout is that of safetensors: the length of
+    the header, the header in JSON, the bytes of the tensors.
+    """
+    codes = {np.dtype(kind): code for code, kind in _DTYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {**meta, "format": FORMAT, "classes": json.dumps(list(classes))}}
+    end = 0
+    order = sorted(_TENSORS, key=lambda name: -tensors[name][1].itemsize)  # so that every tensor is aligned
+    for name in order:
+        shape, dtype, _ = tensors[name]
+        if dtype not in codes:
+            raise ValueError(f"{path}: {name} has type {dtype}; expected one of {', '.join(map(str, codes))}")
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        header[name] = {"dtype": codes[dtype], "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
+    partial = Path(f"{path}.{os.getpid()}.partial")
     try:
-        save_file(tensors, partial, metadata=meta)
+        with partial.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name in order:
+                _, dtype, rows = tensors[name]
+                for block in rows:
+                    file.write(np.ascontiguousarray(block, dtype).data)
+            if file.tell() != 8 + len(text) + end:
+                raise ValueError(f"{path}: the rows given do not fill the shapes announced")
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """The strings of a feature file's header, without looking at its tensors."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:  # checks sizes, offsets and truncation
+            meta = dict(file.metadata() or {})
+            names = set(file.keys())
+    except SafetensorError as error:
+        raise ValueError(f"{path}: not a feature file, or truncated ({error})") from None
+    if meta.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a feature file: its header lacks format = {FORMAT}")
+    if missing := [name for name in _TENSORS if name not in names]:
+        raise ValueError(f"{path}: the feature file lacks {', '.join(missing)}")
+    return meta
 
 
 def _row_chunks(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -143,18 +209,7 @@ def _row_chunks(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _read_safetensors(path: Path) -> FeatureSet:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:  # checks sizes, offsets and truncation
-            meta = file.metadata() or {}
-            names = set(file.keys())
-    except SafetensorError as error:
-        raise ValueError(f"{path}: not a feature file, or truncated ({error})") from None
-    if meta.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a feature file: its header lacks format = {FORMAT}")
-    if missing := [name for name in _TENSORS if name not in names]:
-        raise ValueError(f"{path}: the feature file lacks {', '.join(missing)}")
+    meta = read_header(path)
     try:
         classes = tuple(json.loads(meta["classes"]))
     except (KeyError, TypeError, ValueError):
@@ -179,41 +234,3 @@ def _mapped(path: Path) -> list[np.ndarray]:
         start = 8 + header_size + entry["data_offsets"][0]
         arrays.append(np.memmap(path, _DTYPES[entry["dtype"]], "r", start, tuple(entry["shape"])))
     return arrays
-
-
-def _read_npz(path: Path) -> FeatureSet:
-    keys = ("X_train", "y_train", "X_test", "y_test")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if missing := [key for key in keys if key not in file]:
-                raise ValueError(f"{path}: lacks {', '.join(missing)}")
-            train_x, train_y, test_x, test_y = (file[key] for key in keys)
-    except (OSError, ValueError, EOFError) as error:
-        if str(path) in str(error):
-            raise
-        raise ValueError(f"{path}: not a readable .npz file ({error})") from None
-    except Exception as error:  # zipfile raises its own family for damaged archives
-        raise ValueError(f"{path}: not a readable .npz file, or truncated ({error})") from None
-    classes, train_y = np.unique(train_y, return_inverse=True)
-    if unknown := sorted(set(np.unique(test_y)) - set(classes)):
-        raise ValueError(f"{path}: test labels that the training part lacks: {unknown[:5]}")
-    test_y = np.searchsorted(classes, test_y)
-    return FeatureSet(train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta={}, name=path.stem)
-
-
-def _digits() -> FeatureSet:
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    X, y = load_digits(return_X_y=True)
-    train_x, test_x, train_y, test_y = train_test_split(
-        X.astype(np.float32), y, test_size=0.2, stratify=y, random_state=0
-    )
-    meta = {
-        "dataset": "digits",
-        "backbone": "pixels",
-        "licence": "CC BY 4.0, E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits",
-    }
-    return FeatureSet(
-        train_x, train_y, test_x, test_y, classes=tuple(map(str, range(10))), meta=meta, name="digits"
-    )

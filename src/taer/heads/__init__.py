@@ -10,14 +10,23 @@ from taer.heads.derpp import DERPP
 from taer.heads.eeil import EEIL
 from taer.heads.er import ER, ERBalanced, ERFixed
 from taer.heads.finetune import Finetune
+from taer.heads.gauss_chain import GaussChain
+from taer.heads.gauss_frozen import GaussFrozen
 from taer.heads.gdumb import GDumb
 from taer.heads.gss import GSS
 from taer.heads.icarl import ICaRL
 from taer.heads.joint import Joint
+from taer.heads.lda_frozen import LDAFrozen
 from taer.heads.lwf import LwF
+from taer.heads.ncm import NCM
 from taer.heads.oewc import OnlineEWC
+from taer.heads.rff_lda import RFFLDA
+from taer.heads.rgda import RGDA
+from taer.heads.ridge import RanPAC, Ridge
+from taer.heads.slda import SLDA
 from taer.heads.ssil import SSIL
 from taer.heads.taer import TaER
+from taer.heads.taer_gauss import TaERGauss
 from taer.heads.ucir import UCIR
 
 HEADS: dict[str, type[Head]] = {
@@ -35,6 +44,16 @@ HEADS: dict[str, type[Head]] = {
     "eeil": EEIL,
     "bic": BiC,
     "gdumb": GDumb,
+    "ncm": NCM,
+    "slda": SLDA,
+    "ridge": Ridge,
+    "ranpac": RanPAC,
+    "rff-lda": RFFLDA,
+    "rgda": RGDA,
+    "taer-gauss": TaERGauss,
+    "lda-frozen": LDAFrozen,
+    "gauss-frozen": GaussFrozen,
+    "gauss-chain": GaussChain,
     "finetune": Finetune,
     "joint": Joint,
 }

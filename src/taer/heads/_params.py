@@ -35,8 +35,8 @@ def check_params(head: Any) -> None:
 
 
 def _fits(value: Any, default: Any, rule: Any) -> bool:
-    if rule["options"]:
-        return value in rule["options"]
+    if isinstance(value, str) or not _takes_numbers(default, rule):
+        return value in (rule["options"] or ())
     if isinstance(default, bool):
         return isinstance(value, bool | np.bool_)
     wanted = Integral if isinstance(default, int) else Real
@@ -49,13 +49,22 @@ def _fits(value: Any, default: Any, rule: Any) -> bool:
     )
 
 
+def _takes_numbers(default: Any, rule: Any) -> bool:
+    return isinstance(default, int | float) or rule["at_least"] is not None or rule["above"] is not None
+
+
 def _expected(default: Any, rule: Any) -> str:
-    if rule["options"]:
-        return "one of " + ", ".join(map(repr, rule["options"]))
+    parts = []
     if isinstance(default, bool):
-        return "True or False"
-    if not isinstance(default, int | float):
-        return ""
+        parts.append("True or False")
+    elif _takes_numbers(default, rule):
+        parts.append(_range(default, rule))
+    if rule["options"]:
+        parts.append("one of " + ", ".join(map(repr, rule["options"])))
+    return ", or ".join(parts)
+
+
+def _range(default: Any, rule: Any) -> str:
     kind = "a whole number" if isinstance(default, int) else "a number"
     if rule["above"] is not None:
         upper = "" if rule["below"] is None else f" and below {rule['below']:g}"

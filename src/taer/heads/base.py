@@ -153,8 +153,12 @@ class Head(ClassifierMixin, BaseEstimator):
     def _score_chunks(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self)
         X = check_features(self, X, reset=False)
-        for rows in row_chunks(X, width=max(X.shape[1], len(self.classes_))):
+        for rows in self._chunks(X):
             yield self._scores(X[rows])
+
+    def _chunks(self, X: Any) -> Iterator[slice]:
+        """Rows that are scored in one go."""
+        return row_chunks(X, width=max(X.shape[1], len(self.classes_)))
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:

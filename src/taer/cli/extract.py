@@ -1,0 +1,119 @@
+"""``taer extract`` and ``taer backbones``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from taer.cli import app
+
+
+@app.command()
+def extract(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="cifar100, cub200, core50; a folder of images (train/CLASS/*, test/CLASS/*, or CLASS/*); "
+            "a .csv or .parquet table of texts; hf:owner/name."
+        ),
+    ],
+    backbone: Annotated[
+        str,
+        typer.Option(help="A name from `taer backbones`; hf:owner/model or hf:path/to/folder; a .onnx file."),
+    ],
+    out: Annotated[Path, typer.Option(help="The feature file to write, .safetensors.")],
+    root: Annotated[
+        Path | None, typer.Option(help="Where a named data set already is: its archive, or that unpacked.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")
+    ] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(help="Share of each class set aside for test, when there is no split.")
+    ] = None,
+    text_column: Annotated[str | None, typer.Option(help="Column with the texts [default: text].")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column with the labels [default: label].")] = None,
+    split_column: Annotated[str | None, typer.Option(help="Column that says train or test.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and count it.")
+    ] = False,
+) -> None:
+    """Run a frozen model over a data set, once, and keep the features in one file.
+
+    Stopped in any way, the same command goes on where it was; when all is done it does nothing.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from taer.features.extraction import extract as run
+
+    computed = False
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    ) as bar:
+        task = bar.add_task("reading the data", total=None, rate="")
+
+        def show(done: int, total: int) -> None:
+            nonlocal computed
+            if not computed:  # what an earlier run finished says nothing about the speed of this one
+                bar.reset(task, description="extracting", total=total, completed=done)
+                computed = True
+            speed = bar.tasks[0].speed
+            bar.update(task, completed=done, rate=f"{speed:.1f}/s" if speed else "")
+
+        features = run(
+            source,
+            backbone,
+            out,
+            root=root,
+            weights=weights,
+            test_fraction=test_fraction,
+            text_column=text_column,
+            label_column=label_column,
+            split_column=split_column,
+            skip_bad=skip_bad,
+            progress=show,
+        )
+        bar.remove_task(task)
+    skipped = int(features.meta.get("skipped", 0))
+    print(
+        f"{out}: {len(features.train_x)} train, {len(features.test_x)} test, "
+        f"{len(features.classes)} classes, {features.n_features} features"
+        + (f", {skipped} unreadable left out" if skipped else "")
+        + ("" if computed else " (already there, nothing to do)")
+    )
+
+
+@app.command()
+def backbones() -> None:
+    """List the backbones known by name, and whether their weights are here."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from taer.features.backbones import NAMED
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("name", "reads", "parameters", "width", "licence", "weights", "here"):
+        table.add_column(title, justify="right" if title in ("parameters", "width") else "left", no_wrap=True)
+    for entry in NAMED.values():
+        table.add_row(
+            entry.name,
+            f"{entry.kind}s",
+            f"{entry.parameters / 1e6:.1f} M",
+            str(entry.width),
+            entry.licence,
+            entry.weights,
+            "yes" if entry.here() else "no",
+        )
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200  # whole lines for whoever reads the output of a pipe
+    console.print(table)
+    print("\nAlso hf:owner/model or hf:path/to/folder, for images and for texts, and .onnx files for images.")

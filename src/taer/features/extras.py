@@ -1,0 +1,25 @@
+"""Packages that only some backbones and sources need, imported when they are, with a helpful refusal."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import ``module``; when it is missing, say which command installs it.
+
+    Examples
+    --------
+    >>> require("json", "images").loads("[1]")
+    [1]
+    >>> require("no_such_module", "images")
+    Traceback (most recent call last):
+    ValueError: the package no_such_module is missing: pip install 'taer[images]'
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or module.partition(".")[0] != error.name.partition(".")[0]:
+            raise  # the package is there, but broken
+        raise ValueError(f"the package {error.name} is missing: pip install 'taer[{extra}]'") from None

@@ -1,0 +1,61 @@
+"""Published archives: found where the user says, or downloaded once with their checksum verified."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+from taer.features.extras import require
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept between runs."""
+    return Path(require("pooch", "images").os_cache("taer"))
+
+
+def download(name: str, url: str, checksum: str, remedy: str) -> Path:
+    """The file at ``url``, from the cache when it is there; ``checksum`` is ``md5:…`` or ``sha256:…``.
+
+    A sha256 may be only its beginning, as in the file names of some model collections.
+    """
+    pooch = require("pooch", "images")
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        path = Path(pooch.retrieve(url, None, fname=url.rpartition("/")[2], path=cache_folder() / name))
+    except Exception as error:  # whatever the transport raises, the user needs the same advice
+        raise ValueError(f"{name} could not be downloaded from {url} ({_reason(error)}). {remedy}") from None
+    algorithm, _, expected = checksum.partition(":")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, algorithm).hexdigest()
+    if not found.startswith(expected):
+        path.unlink()
+        raise ValueError(
+            f"{name}: what {url} sent is damaged or has changed: "
+            f"expected {algorithm} {expected}, found {found}. The file was removed; try again, or: {remedy}"
+        )
+    return path
+
+
+def unpacked(archive: Path, name: str) -> Path:
+    """The content of a tar archive as a folder of the cache, unpacked once."""
+    state = archive.stat()
+    key = hashlib.sha256(f"{archive.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:16]
+    folder = cache_folder() / name / key
+    if not folder.exists():
+        partial = folder.with_name(f"{key}.partial-{os.getpid()}")
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(partial, filter="data")
+            partial.rename(folder)
+        except (tarfile.TarError, EOFError) as error:
+            raise ValueError(f"{archive}: not a whole tar archive ({error})") from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

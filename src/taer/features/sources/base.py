@@ -1,0 +1,109 @@
+"""What every source of data looks like to the extraction: two parts, readable item by item."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from taer.features.extras import require
+
+Kind = Literal["image", "text"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The training or the test part. ``read`` gives one item, and is called from many threads."""
+
+    labels: np.ndarray
+    read: Callable[[int], Any]
+    where: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that can be read item by item; ``digest`` changes whenever its content does."""
+
+    name: str
+    kind: Kind
+    classes: tuple[str, ...]
+    train: Part
+    test: Part
+    digest: str
+    licence: str = "see the data set's own terms"
+
+    def __post_init__(self) -> None:
+        for part, items in (("training", self.train), ("test", self.test)):
+            if not len(items):
+                raise ValueError(f"{self.name}: the {part} part is empty")
+
+
+def decode_image(data: bytes) -> Any:
+    """Pixels of an encoded image as an RGB picture, read to the end so that truncation shows here."""
+    image = require("PIL.Image", "images").open(io.BytesIO(data))
+    return image.convert("RGB")
+
+
+def files_part(paths: Sequence[Path], labels: Sequence[int]) -> Part:
+    """Image files and the labels they have."""
+    return Part(
+        np.array(labels, np.int64),
+        lambda row: decode_image(paths[row].read_bytes()),
+        lambda row: str(paths[row]),
+    )
+
+
+def files_digest(root: Path, paths: Sequence[Path]) -> str:
+    """SHA-256 of names and contents, so that a copy of the same data elsewhere counts as the same."""
+
+    def one(path: Path) -> bytes:
+        with path.open("rb") as file:
+            return path.relative_to(root).as_posix().encode() + hashlib.file_digest(file, "sha256").digest()
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return digest(pool.map(one, paths))
+
+
+def digest(pieces: Iterable[bytes]) -> str:
+    total = hashlib.sha256()
+    for piece in pieces:
+        total.update(len(piece).to_bytes(8, "little"))
+        total.update(piece)
+    return total.hexdigest()
+
+
+def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: float) -> np.ndarray:
+    """Which items are for test: in each class the given share, chosen by a hash of the name.
+
+    A name keeps its place in the order whatever else is in the data set, so a data set that grows mostly
+    keeps its split, on every machine, with no seed to remember.
+
+    Examples
+    --------
+    >>> split_by_name(["a", "b", "c", "d"], [0, 0, 1, 1], 0.5).sum()
+    np.int64(2)
+    """
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"the test fraction must lie between 0 and 1, got {test_fraction}")
+    order = sorted(range(len(names)), key=lambda row: hashlib.sha256(names[row].encode()).digest())
+    members: dict[int, list[int]] = {}
+    for row in order:
+        members.setdefault(int(labels[row]), []).append(row)
+    chosen = np.zeros(len(names), bool)
+    for rows in members.values():
+        if len(rows) < 2:
+            raise ValueError(
+                f"a class with a single item cannot be split ({names[rows[0]]}); add more or remove it"
+            )
+        chosen[rows[: min(len(rows) - 1, max(1, round(test_fraction * len(rows))))]] = True
+    return chosen

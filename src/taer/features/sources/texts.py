@@ -1,0 +1,71 @@
+"""A table of texts and labels: CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from taer.features.extras import require
+from taer.features.sources.base import Part, Source, digest, split_by_name
+
+
+def open_texts(
+    path: Path, text_column: str, label_column: str, split_column: str | None, test_fraction: float | None
+) -> Source:
+    """One row an item. The split column says ``train`` or ``test``; without it a share is set aside."""
+    wanted = [text_column, label_column, *([split_column] if split_column else [])]
+    columns = read_columns(path, wanted)
+    texts, labels = columns[text_column], columns[label_column]
+    classes = sorted(set(labels))
+    label_of = {name: label for label, name in enumerate(classes)}
+    ids = np.array([label_of[name] for name in labels], np.int64)
+    if split_column:
+        splits = columns[split_column]
+        if strange := sorted(set(splits) - {"train", "test"}):
+            raise ValueError(f"{path}: {split_column} must say train or test, got {', '.join(strange[:5])}")
+        for_test = np.array([split == "test" for split in splits])
+    elif test_fraction is not None:
+        for_test = split_by_name(texts, list(ids), test_fraction)
+    else:
+        raise ValueError(
+            f"{path}: which rows are for test? Name the column that says train or test with --split-column, "
+            "or set a share aside with --test-fraction 0.2"
+        )
+    content = digest(value.encode() for name in wanted for value in columns[name])
+    train, test = (texts_part(path, texts, ids, np.flatnonzero(rows)) for rows in (~for_test, for_test))
+    return Source(path.stem, "text", tuple(classes), train, test, content)
+
+
+def texts_part(path: Path | str, texts: Sequence[str], labels: np.ndarray, rows: np.ndarray) -> Part:
+    return Part(labels[rows], lambda row: texts[rows[row]], lambda row: f"{path} row {rows[row] + 1}")
+
+
+def read_columns(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """The wanted columns as text; a missing column or an empty cell is an error that says where."""
+    if path.suffix == ".parquet":
+        parquet = require("pyarrow.parquet", "text")
+        try:
+            file = parquet.ParquetFile(path)
+        except Exception as error:  # pyarrow's own family
+            raise ValueError(f"{path}: not a readable Parquet file ({error})") from None
+        _check_columns(path, file.schema_arrow.names, wanted)
+        table = {name: file.read([name]).column(0).to_pylist() for name in wanted}
+    else:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            _check_columns(path, reader.fieldnames or (), wanted)
+            rows = list(reader)
+        table = {name: [row[name] for row in rows] for name in wanted}
+    for name, values in table.items():
+        for number, value in enumerate(values, 1):
+            if value is None or value == "":
+                raise ValueError(f"{path}: row {number} has no {name}")
+    return {name: [str(value) for value in values] for name, values in table.items()}
+
+
+def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
+    if missing := [name for name in wanted if name not in names]:
+        raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}")

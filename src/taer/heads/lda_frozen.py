@@ -1,0 +1,75 @@
+"""Linear discriminant analysis whose old columns never change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taer.heads._params import param
+from taer.heads.base import Task
+from taer.heads.statistical import LinearStatisticsHead, discriminants, log_losses, shrunk
+
+_SHRINKAGES = (0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
+_DEFAULT = 0.5
+_FOLDS = 5
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LDAFrozen(LinearStatisticsHead):
+    """LDA with the covariance of the first task: no exemplars, no training, and old columns never move.
+
+    ``w_c = Σ₁⁻¹ μ_c``. The shrinkage of ``Σ₁`` is chosen in the first task by the cross-validated log loss; a first
+    task with one class, or fewer than five samples of a class, takes 0.5.
+    """
+
+    normalize: str = param("auto", "as for every closed-form head", options=("none", "l2", "sqrt-l2", "auto"))
+    shrinkage: Any = param(
+        "auto", "share of the mean variance, or chosen in the first task", at_least=0, options=("auto",)
+    )
+
+    def _solve(self, X: Any, task: Task) -> None:
+        if self.n_tasks_ == 1:
+            automatic = isinstance(self.shrinkage, str)
+            self.shrinkage_ = self._chosen(X, task) if automatic else float(self.shrinkage)
+            self.covariance_ = shrunk(self.statistics_.covariance(), self.shrinkage_)
+            self.coef_, self.intercept_ = np.zeros((0, len(self.covariance_))), np.zeros(0)
+        means = self.statistics_.means[np.argsort(self._arrival)]
+        columns, offsets = discriminants(means[task.current], self.covariance_)
+        self.coef_, self.intercept_ = task.reseat(self.coef_), task.reseat(self.intercept_)
+        self.coef_[task.current], self.intercept_[task.current] = columns, offsets
+
+    def _chosen(self, X: Any, task: Task) -> float:
+        rows, y = self._embed(X[np.arange(len(X))]), np.searchsorted(task.current, task.y)
+        folds = stratified_folds(y, _FOLDS)
+        if folds is None:
+            return _DEFAULT
+        losses = dict.fromkeys(_SHRINKAGES, 0.0)
+        for fold in range(_FOLDS):
+            seen, held = folds != fold, folds == fold
+            means, covariance = class_moments(rows[seen], y[seen])
+            for shrinkage in _SHRINKAGES:
+                columns, offsets = discriminants(means, shrunk(covariance, shrinkage))
+                losses[shrinkage] += log_losses(rows[held] @ columns.T + offsets, y[held], 1.0).sum()
+        return min(losses, key=lambda shrinkage: losses[shrinkage])
+
+
+def stratified_folds(y: np.ndarray, n_folds: int) -> np.ndarray | None:
+    """A fold for each sample, spread over each class; nothing if that is impossible or pointless."""
+    counts = np.bincount(y)
+    if len(counts) < 2 or counts.min() < n_folds:
+        return None
+    folds = np.zeros(len(y), np.int64)
+    for label in range(len(counts)):
+        members = np.flatnonzero(y == label)
+        folds[np.random.default_rng(label).permutation(members)] = np.arange(len(members)) % n_folds
+    return folds
+
+
+def class_moments(rows: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of classes 0 … k-1 and the pooled covariance within them."""
+    from taer.statistics import ClassStatistics
+
+    statistics = ClassStatistics(rows.shape[1]).update(rows, y)
+    return statistics.means, statistics.covariance()

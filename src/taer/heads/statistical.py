@@ -1,0 +1,140 @@
+"""Heads in closed form: no exemplars, no learning rate, one pass."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
+from sklearn.base import clone
+
+from taer.heads._params import param
+from taer.heads._validation import row_chunks
+from taer.heads.base import Head, Task, log_sum_exp, softmax
+from taer.statistics import ClassStatistics
+
+NORMALISATIONS = ("none", "l2", "sqrt-l2")
+
+
+def normalised(X: np.ndarray, how: str) -> np.ndarray:
+    """Rows as they are, at unit length, or after a signed square root at unit length; float64."""
+    rows = X.astype(np.float64)
+    if how == "sqrt-l2":
+        rows = np.sign(rows) * np.sqrt(np.abs(rows))
+    if how != "none":
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.where(norms > 0, norms, 1)
+    return rows
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StatisticsHead(Head):
+    """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
+
+    The statistics' labels are numbers in order of arrival. A temperature for ``predict_proba`` is fitted in the
+    first task, on a fifth of it that a trial head does not see.
+    """
+
+    normalize: str = param(
+        "none",
+        "what is done to each sample: nothing, unit length, signed square root and unit length, or 'auto': the "
+        "square root if the first task has no negative value, else unit length",
+        options=(*NORMALISATIONS, "auto"),
+    )
+
+    per_class: ClassVar[bool] = False  # whether each class keeps a covariance
+
+    def _learn(self, X: Any, task: Task) -> None:
+        if self.n_tasks_ == 1:
+            self._fix_embedding(X, task)
+        self._collect(X, task)
+        self._solve(X, task)
+        if not hasattr(self, "temperature_"):
+            self.temperature_: float = self._calibrated(X, task)
+
+    def _fix_embedding(self, X: Any, task: Task) -> None:
+        """Whatever the first task decides once and for all."""
+        self.dtype_ = str(np.result_type(X.dtype, np.float32))
+        self.normalize_ = self.normalize
+        if self.normalize == "auto":
+            self.normalize_ = "sqrt-l2" if all(X[rows].min() >= 0 for rows in row_chunks(X)) else "l2"
+
+    def _embed(self, X: np.ndarray) -> np.ndarray:
+        return normalised(X, self.normalize_)
+
+    def _collect(self, X: Any, task: Task) -> None:
+        numbers = np.argsort(self._arrival)[task.y]
+        statistics: Any = copy.copy(getattr(self, "statistics_", None))
+        for rows in row_chunks(X):
+            embedded = self._embed(X[rows])
+            if statistics is None:
+                statistics = ClassStatistics(embedded.shape[1], per_class=self.per_class)
+            statistics.update(embedded, numbers[rows])
+        self.statistics_: ClassStatistics = statistics
+
+    def _solve(self, X: Any, task: Task) -> None:
+        """Scores from statistics."""
+        raise NotImplementedError
+
+    def _calibrated(self, X: Any, task: Task) -> float:
+        held = np.zeros(len(X), bool)
+        for position in task.current:
+            members = np.flatnonzero(task.y == position)
+            held[members[: len(members) // 5]] = True
+        if len(task.current) < 2 or not held.any():
+            return 1.0
+        trial = clone(self)
+        trial.temperature_ = 1.0
+        trial.partial_fit(X[np.flatnonzero(~held)], self.classes_[task.y[~held]])
+        scores = np.concatenate([trial._scores(X[rows]) for rows in [np.flatnonzero(held)]]).astype(np.float64)
+        return best_temperature(scores, task.y[held])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Softmax of the scores at the temperature fitted in the first task."""
+        return np.concatenate([softmax(scores / self.temperature_) for scores in self._score_chunks(X)])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearStatisticsHead(StatisticsHead):
+    """Scores ``coef_ @ embedding(x) + intercept_``; without normalisation, ``coef_`` is in the user's features."""
+
+    def _set_columns(self, columns: np.ndarray, offsets: np.ndarray) -> None:
+        """Columns in order of arrival."""
+        order = np.argsort(self._arrival)
+        self.coef_, self.intercept_ = columns[order], offsets[order]
+
+    def _scores(self, X: np.ndarray) -> np.ndarray:
+        return (self._embed(X) @ self.coef_.T + self.intercept_).astype(self.dtype_)
+
+
+def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
+    """``(1 - s) Σ + s · tr(Σ)/d · I``; the identity if there is no variance at all."""
+    width = len(covariance)
+    level = np.trace(covariance) / width
+    if level <= 0:
+        return np.eye(width)
+    return (1 - shrinkage) * covariance + shrinkage * level * np.eye(width)
+
+
+def discriminants(means: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns ``Σ⁻¹ μ_c`` and offsets ``-μ_cᵀ Σ⁻¹ μ_c / 2`` of linear discriminant analysis with equal priors."""
+    columns = cho_solve(cho_factor(covariance), means.T).T
+    return columns, -0.5 * (means * columns).sum(axis=1)
+
+
+def log_losses(scores: np.ndarray, target: np.ndarray, temperature: float) -> np.ndarray:
+    """Cross-entropy of each sample."""
+    scaled = scores / temperature
+    return log_sum_exp(scaled) - scaled[np.arange(len(target)), target]
+
+
+def best_temperature(scores: np.ndarray, target: np.ndarray) -> float:
+    """The temperature at which the softmax of the scores has the least cross-entropy."""
+    spread = max(float(scores.std()), 1e-12)
+    found = minimize_scalar(
+        lambda power: log_losses(scores, target, spread * np.exp(power)).mean(), bounds=(-8, 8), method="bounded"
+    )
+    return float(spread * np.exp(found.x))

