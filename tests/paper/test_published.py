@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taer.features.backbones import NAMED
 from taer.heads import HEADS
 from taer.heads._params import check_params
 from taer.paper import NAMES, _read, distinct_runs, experiment, variants
@@ -98,6 +99,13 @@ def test_experiments_share_their_runs():
     }
     assert len(alike) == 12  # ER and TaER on three data sets seen by two backbones
     assert distinct_runs(trials, {}, seeds=3) == []
+
+
+def test_what_is_missing_can_be_extracted():
+    """The command that is shown names a backbone that exists."""
+    sources = {trial.source for name in NAMES for trial in experiment(name).trials}
+    assert {backbone for _, backbone in sources} <= NAMED.keys()
+    assert {dataset for dataset, _ in sources} == {"cifar100", "cub200", "core50"}
 
 
 def test_an_unknown_name_is_told_those_there_are():
