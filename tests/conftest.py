@@ -7,6 +7,7 @@ import pytest
 
 import taer
 from taer import FeatureSet
+from taer.features import save_features
 
 # Random features by the thousand are for real data; the contract holds for a few.
 SMALL = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}
@@ -33,9 +34,29 @@ def tasks():
 
 @pytest.fixture
 def features():
+    return small_features()
+
+
+def small_features(name: str = "features") -> FeatureSet:
     """Ten classes, 30 training and 10 test samples each."""
     X, y = blobs(10, 40, width=16, seed=1)
     test = np.concatenate([np.flatnonzero(y == c)[:10] for c in range(10)])
     train = np.setdiff1d(np.arange(len(y)), test)
     names = tuple(f"class{c}" for c in range(10))
-    return FeatureSet(X[train].astype(np.float32), y[train], X[test].astype(np.float32), y[test], classes=names)
+    X = X.astype(np.float32)
+    return FeatureSet(X[train], y[train], X[test], y[test], classes=names, name=name)
+
+
+@pytest.fixture(scope="session")
+def paper_features(tmp_path_factory):
+    """A folder with CIFAR-100 seen by ResNet18, if headers are believed: 100 classes of six and three samples."""
+    folder = tmp_path_factory.mktemp("features")
+    X, y = blobs(100, 9, width=8)
+    rows = y.argsort(kind="stable").reshape(100, 9)
+    train, test = rows[:, :6].ravel(), rows[:, 6:].ravel()
+    X, names = X.astype(np.float32), tuple(f"class {c}" for c in range(100))
+    meta = {"dataset": "cifar100", "backbone": "resnet18"}
+    features = FeatureSet(X[train], y[train], X[test], y[test], classes=names, meta=meta)
+    save_features(features, folder / "any-name.safetensors")
+    (folder / "half-written.safetensors").write_bytes(b"not a feature file")
+    return folder

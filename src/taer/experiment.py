@@ -94,6 +94,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     task_of_all = np.repeat(np.arange(len(run.stream)), [len(task) for task in run.stream.tasks])
     place = np.argsort(order)  # classes are renumbered in the order of learning
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
+    head_bytes: list[int] = []
     tests_x: list[np.ndarray] = []
     tests_y: list[np.ndarray] = []
     by_task: list[np.ndarray] = []  # scores of each task's test samples, columns in the order of learning
@@ -102,6 +103,9 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         started = time.perf_counter()
         head.partial_fit(task.X_train, task.y_train)
         seconds.append(time.perf_counter() - started)
+        head_bytes.append(
+            sum(getattr(head, name).nbytes for name in ("coef_", "intercept_") if hasattr(head, name))
+        )
 
         tests_x.append(task.X_test)
         tests_y.append(place[task.y_test])
@@ -140,6 +144,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         "decomposition": parts,
         "confusion": metrics.confusion_matrix(y_true, y_pred, np.arange(len(order))).tolist(),
         "seconds": seconds,
+        "head_bytes": head_bytes,
         "memory_samples": len(memory),
         "memory_bytes": _kept_bytes(head),
         "versions": {"taer": __version__, "numpy": np.__version__, "python": platform.python_version()},

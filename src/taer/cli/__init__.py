@@ -47,4 +47,4 @@ def _fail(message: str) -> None:
     sys.exit(2)
 
 
-from taer.cli import extract, models, run, serve  # noqa: E402, F401  (each registers its commands)
+from taer.cli import extract, models, paper, report, run, serve  # noqa: E402, F401  (each registers its commands)

@@ -76,7 +76,7 @@ def run(
     common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
     chosen = _parameters(_names(methods), common, set_ or [])
     runs = _runs(data, chosen, tasks, first, order, seeds)
-    results, from_disk = _run_with_progress(runs, out, jobs, fresh)
+    results, from_disk = run_with_progress(runs, out, jobs, fresh)
     stream: dict[str, Any] = {"tasks": len(runs[0].stream), "first": first, "order": order, "seeds": seeds}
     source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
     _print_summary(format, data, stream, summarise(results), source)
@@ -152,7 +152,7 @@ def _order_from_file(path: Path) -> list[int]:
         raise ValueError(f"--order {path}: expected class numbers separated by spaces or commas") from None
 
 
-def _run_with_progress(runs: list[Run], out: Path, jobs: int, fresh: bool) -> tuple[list[dict[str, Any]], int]:
+def run_with_progress(runs: list[Run], out: Path, jobs: int, fresh: bool) -> tuple[list[dict[str, Any]], int]:
     """Results in the order of the runs, and how many came from disk; a bar on stderr meanwhile."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -1,0 +1,139 @@
+"""``taer paper``: the paper's tables and figures, each measured number beside the published one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from taer.cli import app
+
+if TYPE_CHECKING:
+    from taer.experiment import Run
+    from taer.paper import Experiment
+    from taer.paper.measured import Library, Number
+
+
+@app.command()
+def paper(
+    experiments: Annotated[
+        list[str] | None, typer.Argument(help="table1 … table4, figure2 … figure6, or all. [default: all]")
+    ] = None,
+    features: Annotated[
+        Path, typer.Option(help="Folder of feature files, known by the data set and backbone in their headers.")
+    ] = Path("features"),
+    out: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+    seeds: Annotated[int, typer.Option(help="Number of runs of each head.", min=1)] = 3,
+    jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
+    variant: Annotated[
+        str, typer.Option(help="raw: the paper's form; standardised: features standardised by the first task.")
+    ] = "raw",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
+) -> None:
+    """Run the paper's experiments on the feature files at hand, beside the published numbers.
+
+    Results are the files that 'taer run' writes: run again, and only what is missing is run. 'taer report' turns
+    them into a page with all tables and figures.
+    """
+    from taer.paper import distinct_runs
+    from taer.paper.features import find_features
+    from taer.paper.measured import Library
+
+    chosen = _chosen(experiments or ["all"], variant)
+    trials = [trial for experiment in chosen for trial in experiment.trials]
+    wanted = list(dict.fromkeys(trial.source for trial in trials))
+    found = find_features(features, wanted)
+    missing = [source for source in wanted if source not in found]
+    runs = distinct_runs(trials, found, seeds)
+    if dry_run:
+        for experiment in chosen:
+            own = distinct_runs(experiment.trials, found, seeds)
+            left_out = len({trial.key for trial in experiment.trials if trial.source not in found}) * seeds
+            print(f"{experiment.name:<9}{len(own):>4} runs{_without(left_out)}: {experiment.title}")
+        print(f"{len(runs)} runs in all, as tables and figures share theirs; {_kept(runs, out)} are in {out}")
+        _print_missing(missing)
+        return
+    results = _run(runs, out, jobs)
+    library = Library(results)
+    for experiment in chosen:
+        _print_experiment(experiment, library)
+    _print_missing(missing)
+    print(f"Pictures, curves and all tables in one page: taer report {out}")
+
+
+def _chosen(names: list[str], variant: str) -> list[Experiment]:
+    from taer.paper import NAMES, experiment, variants
+
+    if variant not in variants():
+        raise ValueError(f"unknown variant {variant!r}; there are {', '.join(variants())}")
+    return [experiment(name, variant) for name in dict.fromkeys(NAMES if "all" in names else names)]
+
+
+def _run(runs: list[Run], out: Path, jobs: int) -> list[dict[str, object]]:
+    from taer.cli.run import run_with_progress
+
+    try:
+        results, from_disk = run_with_progress(runs, out, jobs, fresh=False)
+    except KeyboardInterrupt:
+        print(
+            f"taer: stopped; {_kept(runs, out)} of {len(runs)} runs are finished and kept in {out}, "
+            "and the same command goes on from there",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130) from None
+    print(f"{len(runs)} runs, {from_disk} of them from disk ({out})\n")
+    return results
+
+
+def _kept(runs: list[Run], out: Path) -> int:
+    return sum((out / run.file_name).is_file() for run in runs)
+
+
+def _without(left_out: int) -> str:
+    return f", {left_out} more need features that are missing" if left_out else ""
+
+
+def _print_missing(missing: list[tuple[str, str]]) -> None:
+    from taer.paper.features import extract_command
+
+    if missing:
+        print("Missing feature files, and what makes them:")
+        for source in missing:
+            print(f"  {extract_command(source)}")
+
+
+def _print_experiment(experiment: Experiment, library: Library) -> None:
+    if experiment.kind not in ("table", "lines"):
+        print(f"{experiment.label}: {experiment.title}: drawn by 'taer report'\n")
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from taer.paper.measured import number
+
+    metric = experiment.metric
+    table = Table(box=SIMPLE_HEAD, title_justify="left", caption_justify="left", show_lines=True)
+    table.title = f"{experiment.label}: {experiment.title} ({metric}, %)"
+    table.caption = (
+        "Below each measured number: the published one and the difference. ± is the deviation over runs."
+    )
+    table.add_column(experiment.corner, no_wrap=True)
+    for cell in experiment.cells[0]:
+        table.add_column(f"{cell.group}\n{cell.column}" if cell.group else cell.column, justify="right")
+    for row in experiment.cells:
+        table.add_row(row[0].row, *(_text(number(cell, metric, library)) for cell in row))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)  # a file has no width to fit into
+
+
+def _text(number: Number) -> str:
+    """``54.80 ± 0.81`` over ``55.42 -0.62``."""
+    if number.mean is not None:
+        measured = f"{number.mean:.2f} ± {number.std:.2f}"
+    else:
+        measured = "quoted" if number.quoted else "missing"
+    published = "" if number.published is None else f"{number.published:.2f}"
+    difference = "" if number.difference is None else f" {number.difference:+.2f}"
+    return f"{measured}\n{published}{difference}"

@@ -1,0 +1,34 @@
+"""``taer report``: results on disk turned into a page, tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from taer.cli import app
+
+
+@app.command()
+def report(
+    directories: Annotated[list[Path], typer.Argument(help="A folder of results, or two to compare.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the report goes. [default: 'report' in the folder of results]")
+    ] = None,
+) -> None:
+    """Turn results into one HTML page, and into Markdown, CSV, LaTeX, SVG and PDF.
+
+    The page needs no network. Two folders are compared: taer report A B --out DIR.
+    """
+    if len(directories) > 2:
+        raise ValueError(f"one folder of results, or two to compare; got {len(directories)}")
+    if out is None and len(directories) == 2:
+        raise ValueError("two folders of results need --out, the folder for the report")
+    from taer.report import write_report
+
+    try:
+        page = write_report(directories, out or directories[0] / "report")
+    except ModuleNotFoundError as error:
+        raise ValueError(f"'taer report' needs {error.name}: pip install 'taer[report]'") from None
+    print(page)

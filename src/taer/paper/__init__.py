@@ -1,0 +1,163 @@
+"""The paper's tables and figures as data: what to run, and what was published.
+
+Each table and figure is a ``.toml`` file here; ``settings.toml`` holds what they share. A cell is a row and a
+column merged over the shared settings, so adding a row to an experiment is adding a line to its file.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from taer.experiment import Run
+from taer.features import FeatureSet
+from taer.heads import HEADS
+from taer.stream import class_stream
+
+_FOLDER = Path(__file__).parent
+NAMES = tuple(sorted((path.stem for path in _FOLDER.glob("*[0-9].toml")), key=lambda name: (name[0] != "t", name)))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A head with all its parameters on a stream; the seeds are left open."""
+
+    dataset: str
+    backbone: str
+    tasks: int
+    first: int | None
+    method: str
+    params: Mapping[str, Any]
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The data set and the backbone, as in the header of a feature file."""
+        return self.dataset, self.backbone
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for trials that run the same, whatever table or figure they come from."""
+        return trial_key(self.dataset, self.backbone, self.tasks, self.first, self.method, self.params)
+
+    def runs(self, features: FeatureSet, seeds: int) -> list[Run]:
+        streams = (class_stream(features, self.tasks, self.first, seed) for seed in range(seeds))
+        return [Run(stream, self.method, self.params, seed) for seed, stream in enumerate(streams)]
+
+
+def trial_key(
+    dataset: str, backbone: str, tasks: int, first: int | None, method: str, params: Mapping[str, Any]
+) -> str:
+    own = {name: value for name, value in params.items() if name != "random_state"}
+    return json.dumps([dataset, backbone, tasks, first, method, own], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, or one curve or picture of a figure."""
+
+    row: str
+    column: str
+    group: str  # heading over neighbouring columns; may be empty
+    published: float | None
+    trial: Trial | None  # None for a number that the paper quotes from others
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure."""
+
+    name: str
+    title: str
+    kind: str
+    metric: str
+    corner: str  # what the rows are
+    axis: str  # what the columns are, in a figure of lines
+    cells: tuple[tuple[Cell, ...], ...]  # rows of columns
+
+    @property
+    def label(self) -> str:
+        """``Table 1``."""
+        return f"{self.name[:-1].capitalize()} {self.name[-1]}"
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [cell.trial for row in self.cells for cell in row if cell.trial]
+
+
+def experiment(name: str, variant: str = "raw") -> Experiment:
+    """A table or figure by its name, such as ``table1``.
+
+    Examples
+    --------
+    >>> table = experiment("table3")
+    >>> cell = table.cells[-1][0]
+    >>> cell.row, cell.group, cell.column, cell.published
+    ('TaER', 'ViT-S/16', 'CIFAR100', 71.37)
+    >>> cell.trial.method, cell.trial.params["standardize"]
+    ('taer', 'none')
+    """
+    if name not in NAMES:
+        raise ValueError(f"unknown table or figure {name!r}; there are {', '.join(NAMES)} and all")
+    data = _read(name)
+    shared = data.get("settings", {})
+    return Experiment(
+        name=name,
+        title=data["title"],
+        kind=data["kind"],
+        metric=data["metric"],
+        corner=data["corner"],
+        axis=data.get("axis", ""),
+        cells=tuple(
+            tuple(_cell(shared, row, column, place, variant) for place, column in enumerate(data["columns"]))
+            for row in data["rows"]
+        ),
+    )
+
+
+def variants() -> dict[str, str]:
+    """The forms in which the whole paper can be run, with a description of each."""
+    return {name: entry["title"] for name, entry in _read("settings")["variants"].items()}
+
+
+def _cell(shared: dict[str, Any], row: dict[str, Any], column: dict[str, Any], place: int, variant: str) -> Cell:
+    published = row.get("published", [])
+    return Cell(
+        row=row["name"],
+        column=column["name"],
+        group=column.get("group", ""),
+        published=published[place] if place < len(published) else None,  # columns of ours come last
+        trial=None if column.get("quoted") else _trial({**shared, **row, **column}, variant),
+    )
+
+
+def _trial(given: dict[str, Any], variant: str) -> Trial:
+    """What is given for a cell, over what its method, its data set and all cells have in common."""
+    settings = _read("settings")
+    method, changed = given["method"], settings["variants"][variant]
+    merged: dict[str, Any] = {
+        **settings["common"],
+        **settings["datasets"][given["dataset"]],
+        **settings["methods"].get(method, {}),
+        **given,
+        **changed,
+        **changed.get("methods", {}).get(method, {}),
+    }
+    params = {name: merged.get(name, default) for name, default in HEADS[method]().get_params().items()}
+    del params["random_state"]
+    return Trial(merged["dataset"], merged["backbone"], merged["tasks"], merged.get("first"), method, params)
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def distinct_runs(trials: Iterable[Trial], features: Mapping[tuple[str, str], FeatureSet], seeds: int) -> list[Run]:
+    """The runs of trials whose features are at hand; tables and figures share theirs."""
+    distinct = {trial.key: trial for trial in trials if trial.source in features}
+    return [run for trial in distinct.values() for run in trial.runs(features[trial.source], seeds)]

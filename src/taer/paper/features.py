@@ -1,0 +1,39 @@
+"""Feature files for the paper, found by the data set and the backbone in their headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from taer.features import FeatureSet, load_features
+from taer.features.files import FORMAT
+
+Source = tuple[str, str]  # data set, backbone
+
+
+def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, FeatureSet]:
+    """The wanted feature sets that a folder has."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; --features expects one with feature files")
+    from safetensors import SafetensorError, safe_open
+
+    paths: dict[Source, Path] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="numpy") as file:
+                header = file.metadata() or {}
+        except SafetensorError:
+            continue  # not one of ours, or still being written
+        source = header.get("dataset", ""), header.get("backbone", "")
+        if header.get("format") != FORMAT or source not in wanted:
+            continue
+        if source in paths:
+            raise ValueError(f"{paths[source]} and {path} are both {source[0]} seen by {source[1]}; remove one")
+        paths[source] = path
+    return {source: load_features(path) for source, path in paths.items()}
+
+
+def extract_command(source: Source) -> str:
+    """What makes a feature file that is missing."""
+    dataset, backbone = source
+    return f"taer extract {dataset} --backbone {backbone} --out {dataset}-{backbone}.safetensors"

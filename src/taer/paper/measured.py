@@ -1,0 +1,83 @@
+"""Results put beside what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from taer.experiment import Result
+from taer.paper import Cell, Experiment, Trial, trial_key
+from taer.stream import class_order
+
+
+class Library:
+    """Results by what they ran, so that a cell of the paper finds its own in any directory."""
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self._by_key: dict[str, dict[int, Result]] = {}
+        for result in results:
+            if is_paper_order(result):
+                self._by_key.setdefault(result_key(result), {})[result["seed"]] = result
+
+    def __getitem__(self, trial: Trial) -> list[Result]:
+        """The runs of a trial in the order of their seeds; empty if there are none."""
+        return [result for _, result in sorted(self._by_key.get(trial.key, {}).items())]
+
+    def has(self, experiment: Experiment) -> bool:
+        return any(self[trial] for trial in experiment.trials)
+
+
+@dataclass(frozen=True)
+class Number:
+    """Mean and deviation over runs, in percent, beside the published number."""
+
+    mean: float | None
+    std: float
+    runs: int
+    published: float | None = None
+    quoted: bool = False
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.mean is None or self.published is None else self.mean - self.published
+
+
+def number(cell: Cell, metric: str, library: Library) -> Number:
+    """The measured number of a cell of a table, if there is one, beside the published one."""
+    results = library[cell.trial] if cell.trial else []
+    values = [100 * result[metric] for result in results]
+    return Number(
+        mean=float(np.mean(values)) if values else None,
+        std=float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+        runs=len(values),
+        published=cell.published,
+        quoted=cell.trial is None,
+    )
+
+
+def is_paper_order(result: Result) -> bool:
+    """Whether the classes arrive as the seed of the run says, as they do in the paper's protocol."""
+    order = tuple(label for task in result["tasks"] for label in task)
+    return order == _order(result["seed"], len(order))
+
+
+@cache
+def _order(seed: int, n_classes: int) -> tuple[int, ...]:
+    return tuple(class_order(seed, n_classes))
+
+
+def result_key(result: Result) -> str:
+    sizes = [len(task) for task in result["tasks"]]
+    first = sizes[0] if len(sizes) > 1 and sizes[0] != sizes[1] else None
+    meta = result["meta"]
+    return trial_key(
+        meta.get("dataset", ""),
+        meta.get("backbone", ""),
+        len(sizes) - (first is not None),
+        first,
+        result["method"],
+        result["params"],
+    )

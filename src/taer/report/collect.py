@@ -1,0 +1,130 @@
+"""Results of one or two directories, sorted into streams and, on each stream, into groups of equal runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from taer.experiment import FORMAT, Result
+from taer.heads import HEADS
+from taer.paper.measured import is_paper_order
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one head with the same parameters on the same stream: they differ in seed and class order."""
+
+    method: str
+    detail: str  # the parameters that tell it from other groups of its method, if there are any
+    directory: str
+    params: dict[str, Any]
+    results: list[Result]  # by seed
+
+    @property
+    def label(self) -> str:
+        return f"{self.method} ({self.detail})" if self.detail else self.method
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A feature set cut into tasks of certain sizes."""
+
+    features: str
+    sizes: tuple[int, ...]
+    groups: list[Group]
+
+    @property
+    def title(self) -> str:
+        tasks = len(self.sizes)
+        if len(set(self.sizes)) == 1:
+            return f"{self.features}: {sum(self.sizes)} classes in {tasks} task{'s' * (tasks > 1)}"
+        return f"{self.features}: {self.sizes[0]} classes, then {tasks - 1} tasks of {self.sizes[1]}"
+
+    @property
+    def name(self) -> str:
+        """For file names and anchors."""
+        first = f"-first-{self.sizes[0]}" if len(set(self.sizes)) > 1 else ""
+        return slug(f"{self.features}{first}-tasks-{len(self.sizes) - bool(first)}")
+
+
+def rank(method: str) -> int:
+    """The place of a method among the heads; last for one that is no longer there."""
+    return list(HEADS).index(method) if method in HEADS else len(HEADS)
+
+
+def slug(words: str) -> str:
+    """Fit for a file name and an anchor."""
+    return re.sub(r"[^\w.+-]+", "-", words).strip("-")
+
+
+def read_results(folder: Path) -> list[Result]:
+    """The results in a directory; of runs that differ only in the source of the head, the newest."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; 'taer run --out {folder}' would put results there")
+    newest: dict[str, Result] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            result = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue  # damaged: 'taer run' would run it again
+        if isinstance(result, dict) and result.get("format") == FORMAT:
+            parts = [result[part] for part in ("features", "tasks", "method", "params", "seed")]
+            key = json.dumps(parts, sort_keys=True)
+            if key not in newest or result["created"] >= newest[key]["created"]:
+                newest[key] = result
+    if not newest:
+        raise ValueError(f"{folder}: no results there; 'taer run --out {folder}' puts some")
+    return list(newest.values())
+
+
+def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:
+    """Streams with their groups. Equal heads in two directories have equal labels."""
+    found: dict[tuple[str, tuple[int, ...]], list[tuple[str, Result]]] = {}
+    for directory, results in by_directory.items():
+        for result in results:
+            sizes = tuple(len(task) for task in result["tasks"])
+            found.setdefault((result["features"], sizes), []).append((directory, result))
+    prints: dict[str, set[str]] = {}
+    for (fingerprint, _), members in found.items():
+        prints.setdefault(members[0][1]["name"], set()).add(fingerprint)
+    settings = []
+    for (fingerprint, sizes), members in sorted(
+        found.items(), key=lambda item: (item[1][0][1]["name"], item[0][1])
+    ):
+        groups = [
+            group
+            for directory in by_directory
+            for group in _groups(directory, [result for home, result in members if home == directory])
+        ]
+        name = members[0][1]["name"]
+        told = name if len(prints[name]) == 1 else f"{name} ({fingerprint[:8]})"
+        settings.append(Setting(told, sizes, groups))
+    return settings
+
+
+def _groups(directory: str, results: Sequence[Result]) -> list[Group]:
+    together: dict[str, list[Result]] = {}
+    for result in results:
+        key = json.dumps([result["method"], _settings(result)], sort_keys=True)
+        together.setdefault(key, []).append(result)
+    by_method: dict[str, list[list[Result]]] = {}
+    for members in together.values():
+        by_method.setdefault(members[0]["method"], []).append(sorted(members, key=lambda run: run["seed"]))
+    groups = []
+    for method, alike in by_method.items():
+        settings = [_settings(members[0]) for members in alike]
+        varying = [name for name in settings[0] if len({json.dumps(one.get(name)) for one in settings}) > 1]
+        for members, own in zip(alike, settings, strict=True):
+            told = ", ".join(f"{name} {own[name]}" for name in varying)
+            groups.append(Group(method, told, directory, own, members))
+    return sorted(groups, key=lambda group: (rank(group.method), group.label))
+
+
+def _settings(result: Result) -> dict[str, Any]:
+    """The parameters, and whether the class order follows the seed or is the same in all runs."""
+    params = {name: value for name, value in result["params"].items() if name != "random_state"}
+    return params | {"order": "torch" if is_paper_order(result) else "given"}

@@ -1,0 +1,48 @@
+"""Confusion matrices as small pictures that a page can read back: one pixel is one pair of classes."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from dataclasses import dataclass
+
+import numpy as np
+
+from taer.experiment import Result
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Of one run; classes in the order of learning."""
+
+    label: str
+    classes: list[str]
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, label: str, result: Result) -> Confusion:
+        return cls(label, result["classes"], np.array(result["confusion"]))
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """Of each class, the share predicted as each."""
+        return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
+
+    @property
+    def png(self) -> str:
+        """A data address of a grey picture; brightness is the square root of the ratio."""
+        from matplotlib.image import imsave
+
+        file = io.BytesIO()
+        imsave(file, np.sqrt(self.ratios), cmap="gray", vmin=0, vmax=1, format="png", metadata={"Software": ""})
+        return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+    def csv(self) -> str:
+        """Counts with class names: rows are true, columns predicted."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["true \\ predicted", *self.classes])
+        for name, row in zip(self.classes, self.counts.tolist(), strict=True):
+            writer.writerow([name, *row])
+        return file.getvalue()

@@ -1,0 +1,182 @@
+"""The paper's tables and figures from whatever results of them a directory has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from taer.experiment import Result
+from taer.paper import NAMES, Cell, Experiment, experiment, variants
+from taer.paper.features import extract_command
+from taer.paper.measured import Library, number
+from taer.paper.statements import STATEMENTS, Check, Evidence, verdict
+from taer.report.blocks import Block, Confusions, Listing, Section
+from taer.report.collect import slug
+from taer.report.confusion import Confusion
+from taer.report.figures import Curve, Picture, curves, matrices
+from taer.report.tables import Table, Value
+
+_METRICS = {
+    "A_T": "A_T, the mean over tasks of the accuracy after the last task, in percent.",
+    "AIA": "AIA, the mean over phases of the accuracy on all classes so far, in percent.",
+}
+
+
+def paper_sections(directory: str, results: list[Result]) -> list[Section]:
+    """A section for each variant of the paper that has results."""
+    library = Library(results)
+    sections = []
+    for variant, title in variants().items():
+        if _was_run(variant, library):
+            chosen = [one for one in (experiment(name, variant) for name in NAMES) if library.has(one)]
+            anchor = slug(f"paper-{variant}-{directory}")
+            blocks = [block for one in chosen for block in _blocks(one, library, anchor)]
+            sections.append(
+                Section(
+                    anchor,
+                    f"The paper, {title}" + (f" [{directory}]" if directory else ""),
+                    "Beside each measured number: the published one and the difference. ± is the deviation over "
+                    "runs. Cells marked missing need features that were not there; cells marked quoted are numbers "
+                    "that the paper takes from others.",
+                    [*blocks, *_missing(chosen, library)],
+                )
+            )
+    return sections
+
+
+def statements_section(results: dict[str, list[Result]]) -> list[Section]:
+    """What the paper says, tested on its own numbers and on each variant that was measured."""
+    sources = {"Published numbers": Evidence("raw", None)}
+    for directory, own in results.items():
+        library = Library(own)
+        for variant in variants():
+            if _was_run(variant, library):
+                sources[f"{variant.capitalize()} features {directory}".strip()] = Evidence(variant, library)
+    if len(sources) == 1:
+        return []
+    verdicts: list[list[Value]] = []
+    proofs: list[list[Value]] = []
+    for claim, test in STATEMENTS.items():
+        checks = {source: list(test(evidence)) for source, evidence in sources.items()}
+        verdicts.append([claim, *(verdict(found) for found in checks.values())])
+        proofs += [[claim, source, _evidence(found)] for source, found in checks.items() if found]
+    columns = [("", "Statement"), *(("", source) for source in sources)]
+    note = "Each on the paper's own numbers, where it has some, and on what was measured."
+    tables: list[Block] = [
+        Table("paper-verdicts", "Verdicts", note, columns, verdicts),
+        Table(
+            "paper-evidence",
+            "What the verdicts rest on",
+            "Means over runs.",
+            [("", "Statement"), ("", "Tested on"), ("", "Evidence")],
+            proofs,
+        ),
+    ]
+    return [Section("statements", "The paper's statements", "", tables)]
+
+
+def _evidence(checks: list[Check]) -> str:
+    return "; ".join(f"{check.where}: {check.evidence}" for check in checks)
+
+
+def _was_run(variant: str, library: Library) -> bool:
+    """A method without standardisation is the same run in every variant; TaER tells them apart."""
+    trials = [trial for name in NAMES for trial in experiment(name, variant).trials]
+    return any(library[trial] for trial in trials if trial.method == "taer")
+
+
+def _blocks(one: Experiment, library: Library, prefix: str) -> list[Block]:
+    name, title = f"{prefix}-{one.name}", f"{one.label}: {one.title}"
+    if one.kind == "table":
+        return [_table(one, library, name, title)]
+    if one.kind == "lines":
+        return [_lines(one, library, name, title), _table(one, library, name, f"{title}, the numbers")]
+    panels = {
+        column: [(row[place], library[row[place].trial]) for row in one.cells if library[row[place].trial]]  # type: ignore[index]
+        for place, column in enumerate(cell.column for cell in one.cells[0])
+    }
+    return _drawn(one.kind, name, title, {column: members for column, members in panels.items() if members})
+
+
+def _table(one: Experiment, library: Library, name: str, title: str) -> Table:
+    columns = [("", one.corner), *((cell.group, cell.column) for cell in one.cells[0])]
+    rows = [[row[0].row, *(number(cell, one.metric, library) for cell in row)] for row in one.cells]
+    return Table(name, title, _METRICS[one.metric], columns, rows)  # type: ignore[arg-type]
+
+
+def _lines(one: Experiment, library: Library, name: str, title: str) -> Picture:
+    """One panel per group of columns, one line per row, through the columns that were measured."""
+    panels: dict[str, list[Curve]] = {}
+    measured: dict[str, None] = {}
+    for row in one.cells:
+        for group in dict.fromkeys(cell.group for cell in row):
+            cells = [cell for cell in row if cell.group == group and cell.trial and library[cell.trial]]
+            if cells:
+                values = [[100 * run[one.metric] for run in library[cell.trial]] for cell in cells]  # type: ignore[index]
+                runs = min(map(len, values))
+                points = np.array([column[:runs] for column in values]).T
+                panels.setdefault(group, []).append(Curve(row[0].row, cells[0].trial.method, points))  # type: ignore[union-attr]
+                measured.update(dict.fromkeys(cell.column for cell in cells))
+    return curves(name, title, _METRICS[one.metric], panels, list(measured), (one.axis, f"{one.metric} (%)"))
+
+
+def _drawn(kind: str, name: str, title: str, panels: dict[str, list[tuple[Cell, list[Result]]]]) -> list[Block]:
+    if kind == "confusion":
+        return [
+            confusion_block(
+                f"{name}-{number}", f"{title}, {column}", [(cell.row, runs[0]) for cell, runs in members]
+            )
+            for number, (column, members) in enumerate(panels.items(), 1)
+        ]
+    if kind == "preserved accuracy":
+        note = "Accuracy on each task when the final model may only answer with classes learned up to that task."
+        drawn = {
+            column: [_curve(cell, runs, lambda run: run["preserved_accuracy"]) for cell, runs in members]
+            for column, members in panels.items()
+        }
+        return [curves(name, title, note, drawn, range(1, _tasks(panels) + 1), ("task", "preserved accuracy (%)"))]
+    note = (
+        "The mean probability that the model gives to old classes, for samples of old classes; all of it is ideal."
+    )
+    drawn = {
+        column: [
+            curve
+            for cell, runs in members
+            for curve in (
+                _curve(cell, runs, lambda run: run["old_mass"]["test"], " test"),
+                _curve(cell, runs, lambda run: run["old_mass"]["memory"], " memory", dashed=True),
+            )
+        ]
+        for column, members in panels.items()
+    }
+    return [curves(name, title, note, drawn, range(2, _tasks(panels) + 1), ("task", "mass on old classes (%)"))]
+
+
+def _curve(
+    cell: Cell, runs: list[Result], values: Callable[[Result], Any], suffix: str = "", dashed: bool = False
+) -> Curve:
+    return Curve(cell.row + suffix, runs[0]["method"], 100 * np.array([values(run) for run in runs]), dashed)
+
+
+def _tasks(panels: dict[str, list[tuple[Cell, list[Result]]]]) -> int:
+    return max(len(runs[0]["tasks"]) for members in panels.values() for _, runs in members)
+
+
+def confusion_block(name: str, title: str, members: list[tuple[str, Result]]) -> Confusions:
+    """Confusion matrices of one run each."""
+    made = [Confusion.of(label, run) for label, run in members]
+    note = (
+        f"Run with seed {members[0][1]['seed']}. Rows are true classes, columns predicted ones, both in the order "
+        "of learning; brightness is the square root of the share of the row."
+    )
+    drawn = {one.label: one.ratios for one in made}
+    return Confusions(matrices(name, title, note, drawn, ("predicted", "true"), gamma=0.5), made)
+
+
+def _missing(chosen: list[Experiment], library: Library) -> list[Block]:
+    have = {trial.source for one in chosen for trial in one.trials if library[trial]}
+    wanted = dict.fromkeys(trial.source for one in chosen for trial in one.trials)
+    lines = [extract_command(source) for source in wanted if source not in have]
+    return [Listing("Features that were missing, and what makes them", lines)] if lines else []

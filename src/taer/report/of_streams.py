@@ -1,0 +1,160 @@
+"""A section for each stream in the results, whatever it is: tables, curves, matrices, and how to run it again."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from taer.experiment import Result
+from taer.heads import HEADS, make_head
+from taer.paper import NAMES, experiment, variants
+from taer.paper.measured import Number, is_paper_order, result_key
+from taer.report.blocks import Block, Listing, Section
+from taer.report.collect import Group, Setting
+from taer.report.figures import Curve, Picture, curves, matrices
+from taer.report.of_paper import confusion_block
+from taer.report.tables import Table, Value, signed
+
+
+def stream_section(setting: Setting, folded: bool) -> Section:
+    blocks: list[Block] = [
+        _summary(setting),
+        _curves(setting, "learning", "Learning curves", "phase_accuracy", "accuracy on all classes so far (%)"),
+        _curves(setting, "preserved", "Preserved accuracy", "preserved_accuracy", "preserved accuracy (%)"),
+        _accuracies(setting),
+        confusion_block(
+            f"{setting.name}-confusion",
+            f"Confusion matrices, {setting.title}",
+            [(label(group), group.results[0]) for group in setting.groups],
+        ),
+        *_again(setting),
+    ]
+    return Section(setting.name, setting.title, "", blocks, folded)
+
+
+def comparison(setting: Setting, directories: list[str]) -> Table | None:
+    """Equal heads of two directories side by side; nothing if they share none."""
+    first, second = (
+        {group.label: group for group in setting.groups if group.directory == one} for one in directories
+    )
+    rows: list[list[Value]] = []
+    for name in first:
+        if name in second:
+            row: list[Value] = [name]
+            for metric in ("A_T", "AIA"):
+                a, b = (_number(one[name].results, metric) for one in (first, second))
+                row += [a, b, signed((b.mean or 0) - (a.mean or 0))]
+            rows.append(row)
+    columns = [(f"{metric} (%)", part) for metric in ("A_T", "AIA") for part in (*directories, "difference")]
+    if not rows:
+        return None
+    note = "Heads with the same name and the same distinguishing parameters; ± is the deviation over runs."
+    return Table(f"{setting.name}-comparison", setting.title, note, [("", "Method"), *columns], rows)
+
+
+def label(group: Group) -> str:
+    return f"{group.label} [{group.directory}]" if group.directory else group.label
+
+
+def _summary(setting: Setting) -> Table:
+    columns = ["Method", "Runs", "A_T (%)", "AIA (%)", "Forgetting (%)", "Seconds", "Samples kept", "Bytes kept"]
+    rows: list[list[Value]] = [
+        [
+            label(group),
+            len(group.results),
+            *(_number(group.results, metric) for metric in ("A_T", "AIA", "forgetting")),
+            float(np.mean([sum(run["seconds"]) for run in group.results])),
+            *(float(np.mean([run[name] for run in group.results])) for name in ("memory_samples", "memory_bytes")),
+        ]
+        for group in setting.groups
+    ]
+    note = (
+        "A_T: mean over tasks of the accuracy after the last one. AIA: mean over phases of the accuracy on all "
+        "classes so far. Forgetting: mean over tasks of what was lost since their best. Seconds: training of all "
+        "tasks. ± is the deviation over runs; in brackets the paper's number, where it has one, and the difference."
+    )
+    title = f"Methods, {setting.title}"
+    return Table(f"{setting.name}-methods", title, note, [("", name) for name in columns], rows)
+
+
+def _number(results: list[Result], metric: str) -> Number:
+    values = [100 * run[metric] for run in results]
+    published = _published().get((result_key(results[0]), metric)) if is_paper_order(results[0]) else None
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return Number(float(np.mean(values)), deviation, len(values), published)
+
+
+@cache
+def _published() -> dict[tuple[str, str], float]:
+    """The paper's numbers by what they ran and what they measure, for all variants."""
+    experiments = [experiment(name, variant) for name in NAMES for variant in variants()]
+    return {
+        (cell.trial.key, one.metric): cell.published
+        for one in experiments
+        for row in one.cells
+        for cell in row
+        if cell.trial and cell.published is not None
+    }
+
+
+def _curves(setting: Setting, kind: str, title: str, key: str, axis: str) -> Picture:
+    """A panel for each combination of the parameters that vary."""
+    panels: dict[str, list[Curve]] = {}
+    directories = list(dict.fromkeys(group.directory for group in setting.groups))
+    for group in setting.groups:
+        name = f"{group.method} [{group.directory}]" if group.directory else group.method
+        points = 100 * np.array([run[key] for run in group.results])
+        dashed = group.directory != directories[0]
+        panels.setdefault(group.detail, []).append(Curve(name, group.method, points, dashed))
+    tasks = range(1, len(setting.sizes) + 1)
+    note = "Lines are means over runs, bands their range."
+    return curves(f"{setting.name}-{kind}", f"{title}, {setting.title}", note, panels, tasks, ("task", axis))
+
+
+def _accuracies(setting: Setting) -> Picture:
+    size = len(setting.sizes)
+    panels = {}
+    for group in setting.groups:
+        mean = np.full((size, size), np.nan)
+        for t in range(size):
+            mean[t, : t + 1] = np.mean([run["accuracy_matrix"][t] for run in group.results], axis=0)
+        panels[label(group)] = mean
+    note = "Accuracy on task k (columns) after task t (rows), mean over runs."
+    title = f"Accuracies a[t, k], {setting.title}"
+    return matrices(f"{setting.name}-accuracies", title, note, panels, ("k", "t"), gamma=1)
+
+
+def _again(setting: Setting) -> list[Block]:
+    """Commands, class orders and versions, so that anyone can run it again."""
+    results = [run for group in setting.groups for run in group.results]
+    orders = {
+        (run["seed"] if is_paper_order(run) else "given"): " | ".join(
+            " ".join(map(str, task)) for task in run["tasks"]
+        )
+        for run in results
+    }
+    meta = results[0]["meta"] | {"fingerprint": results[0]["features"]}
+    versions = dict.fromkeys(", ".join(f"{k} {v}" for k, v in run["versions"].items()) for run in results)
+    return [
+        Listing("To run it again", [_command(setting, group) for group in setting.groups]),
+        Listing("Class orders (task | task | …) by seed", [f"{seed}: {order}" for seed, order in orders.items()]),
+        Listing("Features", [f"{key}: {value}" for key, value in meta.items()]),
+        Listing("Versions", [f"{one}" for one in versions]),
+    ]
+
+
+def _command(setting: Setting, group: Group) -> str:
+    first = f" --first {setting.sizes[0]}" if len(set(setting.sizes)) > 1 else ""
+    defaults = make_head(group.method).get_params() if group.method in HEADS else {}
+    same = defaults | {"order": group.params["order"]}
+    changed = {name: value for name, value in group.params.items() if (name, value) not in same.items()}
+    options = "".join(f" --set {name}={value}" for name, value in changed.items())
+    order = "" if group.params["order"] == "torch" else " --order FILE"
+    tasks, seeds = len(setting.sizes) - bool(first), max(run["seed"] for run in group.results) + 1
+    stream = f"--tasks {tasks}{first}{order} --seeds {seeds}"
+    # The embedded digits have no file, and an .npz file has no header.
+    meta = group.results[0]["meta"]
+    suffix = ".safetensors" if meta else ".npz"
+    file = "" if meta.get("backbone") == "pixels" else f" {group.results[0]['name']}{suffix}"
+    return f"taer run{file} --methods {group.method} {stream}{options}"

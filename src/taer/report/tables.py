@@ -1,0 +1,102 @@
+"""A table of numbers, written as Markdown, CSV or LaTeX; the page has its own template."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+from taer.paper.measured import Number
+
+Value = str | int | float | Number
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str  # of its files
+    title: str
+    note: str
+    columns: list[tuple[str, str]]  # heading over neighbours (may be empty), and name
+    rows: list[list[Value]]
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Headings over neighbouring columns and how many they span; empty if no column has one."""
+        spans = [(name, len(list(members))) for name, members in groupby(group for group, _ in self.columns)]
+        return spans if any(name for name, _ in spans) else []
+
+    @property
+    def flat_names(self) -> list[str]:
+        return [f"{group} {name}" if group else name for group, name in self.columns]
+
+    def markdown(self) -> str:
+        numeric = [not isinstance(value, str) for value in self.rows[0]]
+        lines = [self.flat_names, ["---:" if right else "---" for right in numeric]]
+        lines += [[text(value) for value in row] for row in self.rows]
+        safe = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+        body = "\n".join(f"| {' | '.join(line)} |" for line in safe)
+        return f"**{self.title}.** {self.note}\n\n{body}\n"
+
+    def csv(self) -> str:
+        """Numbers in full; a measured number becomes mean, deviation, number of runs, published, difference."""
+        wide = [any(isinstance(row[i], Number) for row in self.rows) for i in range(len(self.columns))]
+        parts = ("", " std", " runs", " published", " difference")
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        names = zip(self.flat_names, wide, strict=True)
+        writer.writerow([name + part for name, spread in names for part in (parts if spread else ("",))])
+        for row in self.rows:
+            cells = zip(row, wide, strict=True)
+            writer.writerow([item for value, spread in cells for item in _csv(value, spread)])
+        return file.getvalue()
+
+    def latex(self) -> str:
+        """For the package booktabs."""
+        align = "".join("l" if isinstance(value, str) else "r" for value in self.rows[0])
+        lines = [rf"% needs \usepackage{{booktabs}}; {self.title}", rf"\begin{{tabular}}{{{align}}}", r"\toprule"]
+        if self.groups:
+            spans = (rf"\multicolumn{{{span}}}{{c}}{{{_escape(name)}}}" for name, span in self.groups)
+            lines += [rf"{' & '.join(spans)} \\"]
+        lines += [rf"{' & '.join(_escape(name) for _, name in self.columns)} \\", r"\midrule"]
+        lines += [rf"{' & '.join(_escape(text(value)) for value in row)} \\" for row in self.rows]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def text(value: Value) -> str:
+    """``54.80 ± 0.81 (paper 55.42, −0.62)``."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return f"{value:,.2f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"
+    published = published_text(value)
+    return f"{measured_text(value)} ({published})" if published else measured_text(value)
+
+
+def measured_text(number: Number) -> str:
+    if number.mean is None:
+        return "quoted" if number.quoted else "missing"
+    return f"{number.mean:.2f} ± {number.std:.2f}" if number.runs > 1 else f"{number.mean:.2f}"
+
+
+def published_text(number: Number) -> str:
+    if number.published is None:
+        return ""
+    return f"paper {number.published:.2f}" + ("" if number.difference is None else f", {signed(number.difference)}")
+
+
+def signed(difference: float) -> str:
+    return f"{difference:+.2f}".replace("-", "−")
+
+
+def _csv(value: Value, spread: bool) -> Iterable[str | float | None]:
+    if isinstance(value, Number):
+        return value.mean, value.std, value.runs, value.published, value.difference
+    return (value, *[None] * 4) if spread else (value,)
+
+
+def _escape(words: str) -> str:
+    for sign, command in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#")):
+        words = words.replace(sign, command)
+    return words.replace("±", r"$\pm$").replace("−", "$-$").replace("λ", r"$\lambda$")

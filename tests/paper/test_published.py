@@ -1,0 +1,113 @@
+"""The data files hold every number of the paper's tables once, and describe runs that exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from taer.features.backbones import NAMED
+from taer.heads import HEADS
+from taer.heads._params import check_params
+from taer.paper import NAMES, _read, distinct_runs, experiment, variants
+
+# As printed in the paper, read off it independently of the data files: rows of columns.
+PUBLISHED = {
+    "table1": """
+        Finetune 25.00 46.57 22.40 11.50 10.78 12.58
+        oEWC     20.41 44.30 19.77  7.85  6.31  9.69
+        ER       52.70 80.00 71.62 25.29 31.73 44.85
+        iCaRL    64.06 74.87 74.57 31.49 28.94 58.36
+        GSS      45.61 61.13 66.55 18.92 23.08 41.97
+        DER++    56.47 81.97 75.46 22.35 30.25 51.45
+        UCIR     52.74 85.26 61.75 29.20 24.54 32.27
+        SS-IL    65.36 79.24 65.28 36.31 33.36 53.01
+        TaER     71.37 84.47 78.90 55.50 55.42 68.85
+        Joint    81.50 87.00 89.43 66.47 65.86 76.44""",
+    "table2": """
+        5        73.21 67.59 65.44 68.86 80.68
+        10       72.81 65.66 62.48 68.27 80.15""",
+    "table3": """
+        ER          52.70 80.00 71.62
+        ER-fixed    57.47 79.87 70.49
+        ER-balanced 59.73 80.50 76.33
+        TaER        71.37 84.47 78.90""",
+    "table4": """
+        5        59.40 69.96 72.66
+        10       52.70 65.36 71.37
+        20       51.63 53.43 71.09
+        50       48.16 47.37 66.62""",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_published_number_is_there_once_and_no_other(name):
+    printed = [line.split() for line in PUBLISHED.get(name, "").strip().splitlines()]
+    expected = [(row, float(value)) for row, *values in printed for value in values]
+    cells = [cell for row in experiment(name).cells for cell in row]
+    assert [(cell.row, cell.published) for cell in cells if cell.published is not None] == expected
+
+
+def test_columns_are_the_papers():
+    wheres = [(cell.trial.backbone, cell.trial.dataset) for cell in experiment("table1").cells[0]]
+    datasets = ("cifar100", "cub200", "core50")
+    assert wheres == [(backbone, dataset) for backbone in ("vit-small", "resnet18") for dataset in datasets]
+    quoted = [cell.column for cell in experiment("table2").cells[0] if cell.trial is None]
+    assert quoted == ["DER, ResNet18", "AANets, ResNet32", "FAS, ResNet32"]
+    assert [cell.column for cell in experiment("table4").cells[0]][:3] == ["ER", "SS-IL", "TaER"]
+
+
+@pytest.mark.parametrize("variant", ["raw", "standardised"])
+@pytest.mark.parametrize("name", NAMES)
+def test_cells_are_runs_that_heads_accept(name, variant):
+    for trial in experiment(name, variant).trials:
+        check_params(HEADS[trial.method](**trial.params))
+        assert trial.params.get("standardize", "none") == ("none" if variant == "raw" else "scale")
+
+
+def test_no_setting_is_misspelt():
+    """A setting that no head has would otherwise be left out in silence."""
+    known = {name for head in HEADS.values() for name in head().get_params()}
+    known |= {"name", "group", "published", "quoted", "method", "dataset", "backbone", "tasks", "first"}
+    settings = _read("settings")
+    given = [settings["common"], *settings["datasets"].values(), *settings["methods"].values()]
+    for change in settings["variants"].values():
+        given += [{key: value for key, value in change.items() if key not in ("title", "methods")}]
+        given += change.get("methods", {}).values()
+    for name in NAMES:
+        data = _read(name)
+        given += [data.get("settings", {}), *data["rows"], *data["columns"]]
+    assert {key for entry in given for key in entry} <= known
+    for methods in (settings["methods"], *(change.get("methods", {}) for change in settings["variants"].values())):
+        for method, own in methods.items():
+            assert own.keys() <= HEADS[method]().get_params().keys()
+
+
+def test_the_protocols_are_the_papers():
+    taer = [trial for name in NAMES for trial in experiment(name).trials if trial.method == "taer"]
+    assert {(trial.dataset, trial.params["epochs"]) for trial in taer} == {
+        ("cifar100", 1), ("cub200", 10), ("core50", 1)}  # fmt: skip
+    assert {trial.params["lr"] for trial in taer} == {0.1}
+    assert {trial.params["memory_size"] for trial in taer if trial.first} == {2000}
+    assert {trial.params["memory_size"] for trial in taer if not trial.first} == {100, 200, 500, 1000, 2000}
+    assert {trial.tasks for trial in taer} == {5, 10, 20, 50}
+    assert variants().keys() == {"raw", "standardised"}
+
+
+def test_experiments_share_their_runs():
+    trials = [*experiment("table1").trials, *experiment("table3").trials]
+    alike = {trial.key for trial in experiment("table1").trials} & {
+        trial.key for trial in experiment("table3").trials
+    }
+    assert len(alike) == 12  # ER and TaER on three data sets seen by two backbones
+    assert distinct_runs(trials, {}, seeds=3) == []
+
+
+def test_what_is_missing_can_be_extracted():
+    """The command that is shown names a backbone that exists."""
+    sources = {trial.source for name in NAMES for trial in experiment(name).trials}
+    assert {backbone for _, backbone in sources} <= NAMED.keys()
+    assert {dataset for dataset, _ in sources} == {"cifar100", "cub200", "core50"}
+
+
+def test_an_unknown_name_is_told_those_there_are():
+    with pytest.raises(ValueError, match="there are table1, table2"):
+        experiment("table9")

@@ -1,0 +1,189 @@
+"""``taer report``: a page that stands alone, its files, and comparing two directories."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import html5lib
+import pytest
+
+from taer.cli import main
+from taer.experiment import Run, run_grid
+from taer.paper.measured import Number
+from taer.report import write_report
+from taer.report.collect import read_results, sort_results
+from taer.report.tables import Table, text
+from taer.stream import class_stream
+from tests.conftest import small_features
+
+
+@pytest.fixture
+def cli(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Results of two heads, two seeds, five tasks, and their report."""
+    folder = tmp_path_factory.mktemp("any") / "made"
+    run_heads(folder, {"taer": {"memory_size": 20}, "er": {"memory_size": 20}})
+    write_report([folder], folder / "report")
+    return folder
+
+
+def run_heads(folder, heads):
+    features = small_features("set")
+    streams = [class_stream(features, tasks=5, order=seed) for seed in range(2)]
+    runs = [
+        Run(streams[seed], name, {"epochs": 1, **params}, seed)
+        for name, params in heads.items()
+        for seed in range(2)
+    ]
+    for _ in run_grid(runs, folder):
+        pass
+
+
+def check_page(page):
+    """The page is valid HTML5 by a strict parser, has each id once, and asks nothing of the network."""
+    source = page.read_text(encoding="utf-8")
+    tree = html5lib.HTMLParser(strict=True).parse(source)
+    ids = [element.attrib["id"] for element in tree.iter() if "id" in element.attrib]
+    assert len(ids) == len(set(ids))
+    for element in tree.iter():
+        for name, value in element.attrib.items():
+            if name.split("}")[-1] in ("src", "href", "srcset", "action", "data", "poster"):
+                assert value.startswith(("#", "data:")), value[:80]
+                assert not value.startswith("#") or value[1:] in ids
+            for target in re.findall(r"url\(([^)]*)\)", value):
+                assert target.startswith("#")
+    assert "@import" not in source
+    assert not re.search(r"url\((?!#)", source)
+    assert not re.search(r"<(script|link|iframe|object|embed)[^>]+(src|href)", source)
+    return source
+
+
+def test_a_report_of_any_results_stands_alone(made):
+    page = check_page(made / "report" / "index.html")
+    for words in ("set: 10 classes in 5 tasks", "Learning curves", "Preserved accuracy", "Accuracies a[t, k]",
+                  "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run set.npz --methods taer",
+                  "--set memory_size=20"):  # fmt: skip
+        assert words in page, words
+    names = {path.name for path in (made / "report").rglob("*.*")}
+    for kind in ("learning", "preserved", "accuracies", "confusion"):
+        assert {f"set-tasks-5-{kind}.svg", f"set-tasks-5-{kind}.pdf"} <= names
+    assert {"set-tasks-5-methods.csv", "set-tasks-5-methods.tex", "report.md"} <= names
+    assert (made / "report" / "figures" / "set-tasks-5-learning.pdf").read_bytes().startswith(b"%PDF")
+    assert "![Learning curves" in (made / "report" / "report.md").read_text()
+    assert "\\toprule" in (made / "report" / "tables" / "set-tasks-5-methods.tex").read_text()
+
+
+def test_numbers_are_those_of_the_results(made):
+    rows = read_csv(made / "report" / "tables" / "set-tasks-5-methods.csv")
+    runs = [json.loads(path.read_text()) for path in made.glob("taer-*.json")]
+    assert float(rows["taer"]["A_T (%)"]) == pytest.approx(sum(50 * run["A_T"] for run in runs))
+    assert rows["taer"]["A_T (%) runs"] == "2"
+    assert rows["taer"]["A_T (%) published"] == ""
+    with (made / "report" / "confusion" / "set-tasks-5-confusion-taer.csv").open() as file:
+        matrix = list(csv.reader(file))
+    first = next(run for run in runs if run["seed"] == 0)
+    assert matrix[0][1:] == first["classes"]
+    assert [list(map(int, row[1:])) for row in matrix[1:]] == first["confusion"]
+
+
+def read_csv(path):
+    with path.open() as file:
+        return {row["Method"]: row for row in csv.DictReader(file)}
+
+
+def test_parameters_that_differ_tell_groups_apart(made, tmp_path):
+    run_heads(tmp_path, {"taer": {"memory_size": 10}})
+    (setting,) = sort_results({"": read_results(made) + read_results(tmp_path)})
+    assert [group.label for group in setting.groups] == ["taer (memory_size 10)", "taer (memory_size 20)", "er"]
+    assert [len(group.results) for group in setting.groups] == [2, 2, 2]
+
+
+def test_of_runs_of_an_edited_method_the_newest_counts(made, tmp_path):
+    path = next(made.glob("taer-*.json"))
+    new = json.loads(path.read_text())
+    old = new | {"A_T": 0.0, "source": "before", "created": "2000-01-01T00:00:00+00:00"}
+    (tmp_path / "a.json").write_text(json.dumps(new))
+    (tmp_path / "b.json").write_text(json.dumps(old))
+    (tmp_path / "damaged.json").write_text("{")
+    assert read_results(tmp_path) == [new]
+
+
+def test_two_directories_are_compared(cli, made, tmp_path):
+    run_heads(tmp_path / "other", {"taer": {"memory_size": 10}, "finetune": {}})
+    (tmp_path / "compared" / "figures").mkdir(parents=True)
+    (tmp_path / "compared" / "figures" / "stale.svg").touch()
+    code, out, err = cli("report", made, "other", "--out", "compared")
+    assert code == 0, err
+    assert out.strip() == "compared/index.html"
+    page = check_page(tmp_path / "compared" / "index.html")
+    assert "made and other compared" in page
+    assert "er [made]" in page
+    table = (tmp_path / "compared" / "tables" / "set-tasks-5-comparison.csv").read_text().splitlines()
+    assert len(table) == 2  # only taer is in both
+    assert table[1].startswith("taer,")
+    assert not (tmp_path / "compared" / "figures" / "stale.svg").exists()  # a report is made anew
+
+
+def test_results_of_the_paper_are_beside_the_published_numbers(cli, paper_features, tmp_path):
+    for variant in ("raw", "standardised"):
+        paper = ("paper", "table3", "figure2", "--features", paper_features, "--variant", variant)
+        assert cli(*paper, "--seeds", 1, "--out", "made")[0] == 0
+    code, _, err = cli("report", "made")
+    assert code == 0, err
+    page = check_page(tmp_path / "made" / "report" / "index.html")
+    for words in ("paper 71.37", "Figure 2: Estimates", "raw features", "standardised by the first task",
+                  "taer extract core50 --backbone vit-small", "What the verdicts rest on",
+                  "largest difference 0.0e+00"):  # fmt: skip
+        assert words in page, words
+    tables = tmp_path / "made" / "report" / "tables"
+    verdicts = list(csv.DictReader((tables / "paper-verdicts.csv").open()))
+    beats = next(row for row in verdicts if row["Statement"].startswith("TaER beats"))
+    assert beats["Published numbers"].startswith("holds only for CIFAR100 ViT-S/16, CORe50 ViT-S/16, CIFAR100 Res")
+    kept = next(row for row in verdicts if row["Statement"].startswith("TaER's preserved"))
+    assert (kept["Raw features"], kept["Standardised features"]) == ("holds", "holds")
+    assert "CUB200 ViT-S/16: TaER 84.47, UCIR 85.26" in (tables / "paper-evidence.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["empty"], "empty: no results there; 'taer run --out empty' puts some"),
+        (["nowhere"], "nowhere: no such folder"),
+        (["empty", "empty"], "two folders of results need --out"),
+        (["a", "b", "c"], "one folder of results, or two to compare; got 3"),
+    ],
+)
+def test_mistakes_are_one_line(cli, tmp_path, arguments, message):
+    (tmp_path / "empty").mkdir()
+    code, out, err = cli("report", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_texts_of_numbers():
+    assert text(Number(54.8, 0.81, 3, 55.42)) == "54.80 ± 0.81 (paper 55.42, −0.62)"
+    assert text(Number(None, 0.0, 0, 71.37)) == "missing (paper 71.37)"
+    assert text(Number(None, 0.0, 0, 73.21, quoted=True)) == "quoted (paper 73.21)"
+    assert text(Number(50.0, 0.0, 1)) == "50.00"
+    table = Table("t", "Title", "Note.", [("", "M"), ("G", "x_1")], [["a|b", Number(1.5, 0.25, 2, 2.0)]])
+    assert table.csv().splitlines() == ["M,G x_1,G x_1 std,G x_1 runs,G x_1 published,G x_1 difference",
+                                        "a|b,1.5,0.25,2,2.0,-0.5"]  # fmt: skip
+    assert "a\\|b" in table.markdown()
+    assert r"\multicolumn{1}{c}{G}" in table.latex()
+    assert r"x\_1" in table.latex()
