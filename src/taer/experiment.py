@@ -154,7 +154,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
 
 def _kept_bytes(head: Head) -> int:
     """Bytes of what a head keeps besides the columns that answer: exemplars, statistics, penalties."""
-    columns = {"classes_", "coef_", "intercept_", "mean_", "scale_"}
+    columns = {"classes_", "coef_", "intercept_", "mean_", "scale_", "shift_", "stretch_"}
     kept = (value for name, value in vars(head).items() if name.endswith("_") and name not in columns)
     return sum(getattr(value, "nbytes", 0) for value in kept)
 

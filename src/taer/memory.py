@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-_WINDOW = 4096  # samples of the stream looked at in one go
+_WINDOW = 256  # samples of the stream looked at in one go
 _KEYS = 1 << 20  # random keys drawn in one go
 
 
@@ -164,7 +164,8 @@ class GreedyBalanced(Memory):
         counts = np.array([len(members) for members in slots])
 
         def evict() -> None:
-            largest = rng.choice(np.flatnonzero(counts == counts.max()))
+            fullest = np.flatnonzero(counts == counts.max())
+            largest = fullest[rng.integers(len(fullest))]
             slots[largest].pop(rng.integers(counts[largest]))
             counts[largest] -= 1
 

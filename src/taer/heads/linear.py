@@ -36,15 +36,21 @@ class MappedHead(Head):
             self.scale_ = np.where(deviation > 0, deviation, 1.0)
         # float64 stays, float16 is too short to learn in
         self.dtype_ = str(np.result_type(X.dtype, np.float32))
+        # None where there is nothing to do: the loop maps every batch
+        self.shift_ = self.mean_.astype(self.dtype_) if self.mean_.any() else None
+        self.stretch_ = (1 / self.scale_).astype(self.dtype_) if (self.scale_ != 1).any() else None
 
     def _map(self, X: np.ndarray) -> np.ndarray:
         """The rows in the space in which the head learns; a new array of the head's type."""
         mapped = np.array(X, self.dtype_)
-        if self.mean_.any():
-            mapped -= self.mean_.astype(mapped.dtype)
-        if (self.scale_ != 1).any():
-            mapped *= (1 / self.scale_).astype(mapped.dtype)
+        self._map_in_place(mapped)
         return mapped
+
+    def _map_in_place(self, rows: np.ndarray) -> None:
+        if self.shift_ is not None:
+            rows -= self.shift_
+        if self.stretch_ is not None:
+            rows *= self.stretch_
 
     def _class_means(self, X: Any, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Means of the samples of some classes, in the mapped space."""

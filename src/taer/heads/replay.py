@@ -100,5 +100,5 @@ class ReplayHead(Remembering, SoftmaxHead):
 
 
 def _with_old_column(scores: np.ndarray, batch: Batch) -> np.ndarray:
-    with_old = np.column_stack([scores, batch.constants["old"]])
+    with_old = np.concatenate([scores, batch.constants["old"][:, None]], axis=1)
     return cross_entropy_gradient(with_old, batch.constants["target"], batch.weight)[:, :-1]

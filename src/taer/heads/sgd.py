@@ -19,7 +19,7 @@ from taer.heads._params import param
 from taer.heads.linear import MappedHead
 from taer.memory import draw
 
-_BLOCK = 1 << 19  # values gathered, converted and mapped in one go: a block of batches stays in the cache
+_STEPS = 64  # whose random draws are made together
 
 
 @dataclass(frozen=True)
@@ -85,36 +85,45 @@ class SGDHead(MappedHead):
             )
 
     def _batches(self, plan: Plan) -> Iterator[Batch]:
-        """One epoch in random order; the last, smaller batch is kept."""
+        """One epoch in random order; the last, smaller batch is kept. A batch is valid until the next is asked for."""
         order, size = self._rng_.permutation(len(plan.current)), self.batch_size
         whole = len(order) - len(order) % size
-        at_once = max(1, _BLOCK // (2 * size * plan.current.X.shape[1])) * size
-        for start in range(0, whole, at_once):
-            picks = order[start : min(start + at_once, whole)]
+        for start in range(0, whole, _STEPS * size):
+            picks = order[start : min(start + _STEPS * size, whole)]
             yield from self._block(plan, picks.reshape(-1, size))
         if whole < len(order):
             yield from self._block(plan, order[None, whole:])
 
     def _block(self, plan: Plan, picks: np.ndarray) -> Iterator[Batch]:
-        """Several batches whose rows are gathered, converted and mapped together."""
-        (steps, size), current, replay = picks.shape, plan.current, plan.replay
-        rows = self._map(current.X[picks.ravel()]).reshape(steps, size, -1)
-        constants = {name: values[picks] for name, values in current.constants.items()}
-        sizes = [size]
+        """Several batches of one size, whose draws and constants are gathered together."""
+        (steps, size), X, replay = picks.shape, plan.current.X, plan.replay
+        constants = {name: values[picks] for name, values in plan.current.constants.items()}
+        sizes, drawn = [size], None
         if replay is not None and len(replay):
             draws = [draw(len(replay), plan.replay_size, steps, self._rng_) for _ in plan.weights[1:]]
             sizes += [each.shape[1] for each in draws]
             drawn = np.concatenate(draws, axis=1)
-            rows = np.concatenate([rows, replay.X[drawn]], axis=1)
             for name, values in replay.constants.items():
                 own = [constants[name]] if name in constants else []
                 constants[name] = np.concatenate([*own, values[drawn]], axis=1)
         shares = [weight / part for weight, part in zip(plan.weights, sizes, strict=False)]
-        weight = np.repeat(np.array(shares, rows.dtype), sizes)
+        weight = np.repeat(np.array(shares, self.dtype_), sizes)
         ends = np.cumsum(sizes).tolist()
         parts = tuple(slice(end - part, end) for end, part in zip(ends, sizes, strict=True))
+        # One small buffer for all steps stays in the cache; arrays are read row by row, other storage once a block.
+        rows = np.empty((ends[-1], X.shape[1]), self.dtype_)
+        stored = None if isinstance(X, np.ndarray) else X[picks.ravel()].reshape(steps, size, -1)
         for at in range(steps):
-            yield Batch(rows[at], {name: values[at] for name, values in constants.items()}, weight, parts)
+            if stored is not None:
+                rows[:size] = stored[at]
+            elif X.dtype == rows.dtype:
+                X.take(picks[at], axis=0, out=rows[:size], mode="clip")  # clip spares a copy; all are in range
+            else:
+                rows[:size] = X[picks[at]]
+            self._map_in_place(rows[:size])
+            if replay is not None and drawn is not None:
+                replay.X.take(drawn[at], axis=0, out=rows[size:], mode="clip")
+            yield Batch(rows, {name: values[at] for name, values in constants.items()}, weight, parts)
 
 
 @cache
