@@ -8,8 +8,11 @@ DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors. Runs ar
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from taer.experiment import Run, run_grid, summarise
 from taer.features import FeatureSet, load_features
@@ -192,6 +195,22 @@ def table_of_inputs(bench: Bench) -> None:
     table(["standardize", "init", "N = 5", "N = 10", "N = 20", "N = 50"], rows)
 
 
+def table_of_scales(bench: Bench) -> None:
+    print("### TaER on CUB-200 features of another length (init normalised-mean)\n")
+    data, rows = bench.sets["cub200-resnet18"], []
+    lengths: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "as they are": lambda X: X,
+        "unit length": lambda X: X / np.linalg.norm(X, axis=1, keepdims=True),
+        "30 times as long": lambda X: 30 * X,
+    }
+    for name, change in lengths.items():
+        train, test = (change(X.astype(np.float32)) for X in (data.train_x, data.test_x))
+        changed = FeatureSet(train, data.train_y, test, data.test_y, data.classes)
+        how = [{"standardize": standardize, "epochs": 10} for standardize in ("none", "center", "scale")]
+        rows.append([name, *show([bench.measure(changed, "taer", params) for params in how])])
+    table(["features", "none", "center", "scale"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, required=True)
@@ -199,7 +218,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     bench = Bench(options.features, options.out, options.jobs)
-    for make in (table_of_methods, table_of_grids, table_of_inputs, table_standardised, table_of_related):
+    for make in (
+        table_of_methods,
+        table_of_grids,
+        table_of_inputs,
+        table_of_scales,
+        table_standardised,
+        table_of_related,
+    ):
         make(bench)
 
 

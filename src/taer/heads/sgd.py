@@ -19,7 +19,7 @@ from taer.heads._params import param
 from taer.heads.linear import MappedHead
 from taer.memory import draw
 
-_STEPS = 64  # whose random draws are made together
+_BLOCK = 1 << 19  # values whose random draws are made, and which are read from storage, together
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,9 @@ class SGDHead(MappedHead):
         """One epoch in random order; the last, smaller batch is kept. A batch is valid until the next is asked for."""
         order, size = self._rng_.permutation(len(plan.current)), self.batch_size
         whole = len(order) - len(order) % size
-        for start in range(0, whole, _STEPS * size):
-            picks = order[start : min(start + _STEPS * size, whole)]
+        at_once = max(1, _BLOCK // (2 * size * plan.current.X.shape[1])) * size
+        for start in range(0, whole, at_once):
+            picks = order[start : min(start + at_once, whole)]
             yield from self._block(plan, picks.reshape(-1, size))
         if whole < len(order):
             yield from self._block(plan, order[None, whole:])

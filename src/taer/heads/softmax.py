@@ -70,11 +70,10 @@ def cross_entropy(scores: np.ndarray, batch: Batch) -> np.ndarray:
 
 def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """``weight · (softmax(scores) - onehot(target))``, written over ``scores``."""
-    n, width = scores.shape
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
-    scores *= (weight / (scores @ np.ones(width, scores.dtype)))[:, None]  # twice as fast as sum(axis=1)
-    scores[np.arange(n), target] -= weight
+    scores *= (weight / scores.sum(axis=1))[:, None]
+    scores[np.arange(len(target)), target] -= weight
     return scores
 
 
