@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import taer
+import taer.cli
 from taer import FeatureSet
 from taer.features import save_features
 
@@ -45,6 +45,20 @@ def small_features(name: str = "features") -> FeatureSet:
     names = tuple(f"class{c}" for c in range(10))
     X = X.astype(np.float32)
     return FeatureSet(X[train], y[train], X[test], y[test], classes=names, name=name)
+
+
+@pytest.fixture
+def cli(capsys, tmp_path, monkeypatch):
+    """Run a command in an empty folder; returns exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            taer.cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return call
 
 
 @pytest.fixture(scope="session")

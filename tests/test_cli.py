@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import taer
-from taer.cli import main
 from taer.features import save_features
 
 
@@ -18,20 +17,6 @@ from taer.features import save_features
 def file(features, tmp_path):
     save_features(features, tmp_path / "set.safetensors")
     return str(tmp_path / "set.safetensors")
-
-
-@pytest.fixture
-def cli(capsys, tmp_path, monkeypatch):
-    """Run a command in an empty folder; returns exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return call
 
 
 def rows(text):

@@ -9,21 +9,6 @@ import time
 
 import pytest
 
-from taer.cli import main
-
-
-@pytest.fixture
-def cli(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return call
-
 
 def test_a_table_with_missing_features_keeps_its_published_numbers(cli, paper_features, tmp_path):
     code, out, err = cli("paper", "table3", "--features", paper_features, "--seeds", 2)

@@ -9,7 +9,6 @@ import re
 import html5lib
 import pytest
 
-from taer.cli import main
 from taer.experiment import Run, run_grid
 from taer.paper.measured import Number
 from taer.report import write_report
@@ -17,19 +16,6 @@ from taer.report.collect import read_results, sort_results
 from taer.report.tables import Table, text
 from taer.stream import class_stream
 from tests.conftest import small_features
-
-
-@pytest.fixture
-def cli(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ from scipy.linalg import cho_factor, cho_solve
 
 from taer.heads._params import param
 from taer.heads.base import Task
-from taer.heads.statistical import LinearStatisticsHead
+from taer.heads.statistical import SolvedHead
 
 _STRENGTHS = 10.0 ** np.arange(-6, 2.1, 0.5)  # shares of the mean variance
 _ROWS = 5000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Ridge(LinearStatisticsHead):
+class Ridge(SolvedHead):
     """Ridge: least squares on one-hot labels, equal to fitting all data at once; old columns move.
 
     ``(Xᵀ X + γ I)⁻¹ Xᵀ Y`` of centred data, from the Gram matrix and the class sums. With ``gamma="auto"`` the
@@ -27,16 +27,6 @@ class Ridge(LinearStatisticsHead):
     gamma: Any = param(
         "auto", "strength of the penalty, a number or chosen in the first task", at_least=0, options=("auto",)
     )
-
-    forgettable: bool = param(False, "keep a scatter per class, so that a class can be forgotten exactly")
-
-    @property
-    def per_class(self) -> bool:
-        return self.forgettable
-
-    def _forget_number(self, number: int) -> None:
-        super()._forget_number(number)
-        self._set_from_statistics()
 
     def _solve(self, X: Any, task: Task) -> None:
         if self.gamma == "auto" and self.n_tasks_ == 1:

@@ -9,13 +9,13 @@ import numpy as np
 
 from taer.heads._params import param
 from taer.heads.base import Task
-from taer.heads.statistical import LinearStatisticsHead, discriminants, shrunk
+from taer.heads.statistical import SolvedHead, discriminants, shrunk
 
 _ROWS = 5000  # enough to estimate one number
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SLDA(LinearStatisticsHead):
+class SLDA(SolvedHead):
     """SLDA: linear discriminant analysis with the covariance of everything seen; old columns move.
 
     The statistics are exact, so the result does not depend on the order of the tasks (the streaming update of
@@ -26,16 +26,6 @@ class SLDA(LinearStatisticsHead):
     shrinkage: Any = param(
         0.1, "share of the mean variance mixed into the covariance", at_least=0, options=("ledoit-wolf", "oas")
     )
-
-    forgettable: bool = param(False, "keep a scatter per class, so that a class can be forgotten exactly")
-
-    @property
-    def per_class(self) -> bool:
-        return self.forgettable
-
-    def _forget_number(self, number: int) -> None:
-        super()._forget_number(number)
-        self._set_from_statistics()
 
     def _solve(self, X: Any, task: Task) -> None:
         if self.n_tasks_ == 1:

@@ -117,6 +117,24 @@ class LinearStatisticsHead(StatisticsHead):
         return (self._embed(X) @ self.coef_.T + self.intercept_).astype(self.dtype_)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class SolvedHead(LinearStatisticsHead):
+    """All columns are solved for anew whenever the statistics change."""
+
+    forgettable: bool = param(False, "keep a scatter per class, so that a class can be forgotten exactly")
+
+    @property
+    def per_class(self) -> bool:
+        return self.forgettable
+
+    def _forget_number(self, number: int) -> None:
+        super()._forget_number(number)
+        self._set_from_statistics()
+
+    def _set_from_statistics(self) -> None:
+        raise NotImplementedError
+
+
 def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
     """``(1 - s) Σ + s · tr(Σ)/d · I``; the identity if there is no variance at all."""
     width = len(covariance)
