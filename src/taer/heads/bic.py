@@ -11,13 +11,11 @@ from scipy.optimize import minimize
 from taer.heads._params import param
 from taer.heads._rows import SelectedRows
 from taer.heads.base import Task, log_sum_exp, softmax
-from taer.heads.distillation import Blocks
+from taer.heads.distillation import TEMPERATURE, Blocks
 from taer.heads.sgd import Batch, Plan, Samples
 from taer.heads.softmax import SoftmaxHead, cross_entropy_gradient
 from taer.heads.union import UnionHead
 from taer.memory import POLICIES
-
-TEMPERATURE = 2.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

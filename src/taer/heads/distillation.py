@@ -8,6 +8,8 @@ import numpy as np
 
 from taer.heads.base import Head, Task
 
+TEMPERATURE = 2.0  # of every published distillation here
+
 
 class Blocks:
     """Disjoint groups of columns, each with a softmax of its own."""

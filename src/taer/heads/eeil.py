@@ -10,13 +10,11 @@ import numpy as np
 
 from taer.heads._params import param
 from taer.heads.base import Task
-from taer.heads.distillation import Blocks, old_task_blocks
+from taer.heads.distillation import TEMPERATURE, Blocks, old_task_blocks
 from taer.heads.sgd import Batch, Plan, Samples
 from taer.heads.softmax import SoftmaxHead, cross_entropy_gradient
 from taer.heads.union import UnionHead
 from taer.memory import POLICIES
-
-TEMPERATURE = 2.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

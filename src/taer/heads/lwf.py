@@ -9,10 +9,10 @@ import numpy as np
 
 from taer.heads._params import param
 from taer.heads.base import Task
-from taer.heads.distillation import old_task_blocks
+from taer.heads.distillation import TEMPERATURE, old_task_blocks
 from taer.heads.sgd import Plan, Samples
 from taer.heads.softmax import SoftmaxHead
-from taer.heads.ssil import TEMPERATURE, separated
+from taer.heads.ssil import separated
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

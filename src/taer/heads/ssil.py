@@ -9,11 +9,9 @@ import numpy as np
 
 from taer.heads._params import param
 from taer.heads.base import Task
-from taer.heads.distillation import Blocks, old_task_blocks
+from taer.heads.distillation import TEMPERATURE, Blocks, old_task_blocks
 from taer.heads.replay import ReplayHead
 from taer.heads.sgd import Batch, Plan
-
-TEMPERATURE = 2.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
