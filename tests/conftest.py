@@ -61,6 +61,13 @@ def cli(capsys, tmp_path, monkeypatch):
     return call
 
 
+@pytest.fixture
+def file(features, tmp_path):
+    """The small features on disk."""
+    save_features(features, tmp_path / "set.safetensors")
+    return str(tmp_path / "set.safetensors")
+
+
 @pytest.fixture(scope="session")
 def paper_features(tmp_path_factory):
     """A folder with CIFAR-100 seen by ResNet18, if headers are believed: 100 classes of six and three samples."""

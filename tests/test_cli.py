@@ -10,13 +10,6 @@ import numpy as np
 import pytest
 
 import taer
-from taer.features import save_features
-
-
-@pytest.fixture
-def file(features, tmp_path):
-    save_features(features, tmp_path / "set.safetensors")
-    return str(tmp_path / "set.safetensors")
 
 
 def rows(text):

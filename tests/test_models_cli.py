@@ -11,18 +11,17 @@ import pytest
 
 import taer
 from taer.features import save_features
-from tests.test_cli import cli, file  # noqa: F401  (fixtures)
 
 
 @pytest.fixture
-def model(cli, file):  # noqa: F811
+def model(cli, file):
     """A head of the first five classes."""
     code, _, err = cli("fit", file, "--classes", "0:5", "--out", "old.safetensors")
     assert code == 0, err
     return "old.safetensors"
 
 
-def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):  # noqa: F811
+def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):
     code, out, err = cli("fit", file, "--classes", "0:5", "--out", "old.safetensors")
     assert (code, err) == (0, "")
     assert "150 samples of 5 classes learned as task 1" in out
@@ -45,20 +44,20 @@ def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):  # noqa:
     assert (tmp_path / "head.onnx").is_file()
 
 
-def test_the_same_as_in_python(cli, file, features, tmp_path):  # noqa: F811
+def test_the_same_as_in_python(cli, file, features, tmp_path):
     cli("fit", file, "--method", "er", "--set", "memory_size=30", "--set", "lr=0.05", "--seed", 7, "--out", "h")
     names = np.array(features.classes)
     ours = taer.ER(memory_size=30, lr=0.05, random_state=7).partial_fit(features.train_x, names[features.train_y])
     np.testing.assert_array_equal(taer.load(tmp_path / "h").coef_, ours.coef_)
 
 
-def test_learn_writes_over_the_old_head_unless_told(cli, file, model, tmp_path):  # noqa: F811
+def test_learn_writes_over_the_old_head_unless_told(cli, file, model, tmp_path):
     assert cli("learn", model, file, "--classes", "class7,class9")[0] == 0
     head = taer.load(tmp_path / model)
     assert [label for label, task in head.learning_order_ if task == 2] == ["class7", "class9"]
 
 
-def test_audit_shows_what_another_method_moves(cli, file):  # noqa: F811
+def test_audit_shows_what_another_method_moves(cli, file):
     cli("fit", file, "--classes", "0:5", "--method", "finetune", "--out", "a")
     cli("learn", "a", file, "--classes", "5:10", "--out", "b")
     out = cli("audit", "a", "b", file)[1]
@@ -69,7 +68,7 @@ def test_audit_shows_what_another_method_moves(cli, file):  # noqa: F811
     assert "has no columns to compare" in cli("audit", "c", "d", file)[1]
 
 
-def test_forms_of_samples_and_answers(cli, file, features, model, tmp_path):  # noqa: F811
+def test_forms_of_samples_and_answers(cli, file, features, model, tmp_path):
     np.save(tmp_path / "rows.npy", features.test_x[:4])
     np.savetxt(tmp_path / "rows.csv", features.test_x[:4], delimiter=",")
     plain = cli("predict", model, "rows.npy")[1]
@@ -82,7 +81,7 @@ def test_forms_of_samples_and_answers(cli, file, features, model, tmp_path):  # 
     np.testing.assert_allclose([list(row["probabilities"].values()) for row in objects], proba)
 
 
-def test_a_head_with_numbers_for_labels(cli, features, tmp_path):  # noqa: F811
+def test_a_head_with_numbers_for_labels(cli, features, tmp_path):
     first = features.train_y < 5
     head = taer.TaER(random_state=0).partial_fit(features.train_x[first], features.train_y[first])
     head.save(tmp_path / "numbers")
@@ -118,7 +117,7 @@ def test_a_head_with_numbers_for_labels(cli, features, tmp_path):  # noqa: F811
         (["serve", "DIR", "--port", "99999"], "--port"),
     ],
 )
-def test_mistakes_are_one_line_on_stderr_and_code_2(cli, file, model, tmp_path, arguments, message):  # noqa: F811
+def test_mistakes_are_one_line_on_stderr_and_code_2(cli, file, model, tmp_path, arguments, message):
     (tmp_path / "notes.csv").write_text("some,words\n")
     names = {"FILE": file, "MODEL": model}
     code, out, err = cli(*[names.get(argument, argument) for argument in arguments])
