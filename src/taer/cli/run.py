@@ -34,9 +34,7 @@ def run(
     methods: Annotated[
         str, typer.Option(help="Heads by name, separated by commas, or 'all'; see 'taer methods'.")
     ] = "taer,er,finetune,joint",
-    tasks: Annotated[
-        int | None, typer.Option(help="Number of tasks; with --first, of those after it. [default: 10]")
-    ] = None,
+    tasks: Annotated[int, typer.Option(help="Number of tasks; with --first, of those after it.")] = 10,
     first: Annotated[int | None, typer.Option(help="Number of classes in the first task.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,
     memory: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks (memory_size).")] = None,
@@ -72,7 +70,6 @@ def run(
     from taer.features import load_features
 
     data = load_features(features)
-    tasks = 10 if tasks is None else tasks
     common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
     chosen = _parameters(_names(methods), common, set_ or [])
     runs = _runs(data, chosen, tasks, first, order, seeds)

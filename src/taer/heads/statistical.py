@@ -92,7 +92,7 @@ class StatisticsHead(Head):
         trial = clone(self)
         trial.temperature_ = 1.0
         trial.partial_fit(X[np.flatnonzero(~held)], self.classes_[task.y[~held]])
-        scores = np.concatenate([trial._scores(X[rows]) for rows in [np.flatnonzero(held)]]).astype(np.float64)
+        scores = trial._scores(X[np.flatnonzero(held)]).astype(np.float64)
         return best_temperature(scores, task.y[held])
 
     def _forget_number(self, number: int) -> None:
