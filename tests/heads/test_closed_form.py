@@ -162,6 +162,35 @@ def test_gaussian_scores_are_log_densities(harder_tasks):
     np.testing.assert_allclose(apart - apart[:, :1], 0, atol=0.02)
 
 
+def test_new_classes_are_chained_to_the_frozen_scores_of_their_neighbours(harder_tasks):
+    head = learn(taer.GaussChain(normalize="none"), harder_tasks[:2])
+    frozen, offsets = head.coef_.copy(), head.intercept_.copy()
+    head.partial_fit(*harder_tasks[2])
+    means = head.statistics_.means
+    pooled = head.statistics_.scatter / (head.statistics_.n_samples - 6)
+    level, g = np.trace(pooled) / 10, head.shrinkage_
+    inverse = np.linalg.inv((1 - g) * pooled + g * level * np.eye(10))
+
+    def present(c, x):
+        return means[c] @ inverse @ x - means[c] @ inverse @ means[c] / 2
+
+    def old(c, x):
+        return frozen[c] @ x + offsets[c]
+
+    pairs = [(c, other) for c in range(4) for other in range(4)]
+    was = np.array([old(other, means[c]) - old(c, means[c]) for c, other in pairs])
+    now = np.array([present(other, means[c]) - present(c, means[c]) for c, other in pairs])
+    beta = (was * now).sum() / (now * now).sum()
+    assert beta == pytest.approx(head.betas_[2])
+    for c in (4, 5):
+        odds = beta * np.array([present(o, means[c]) - present(c, means[c]) for o in range(4)]) / head.temperature_
+        neighbours = np.exp(odds - odds.max()) / np.exp(odds - odds.max()).sum()
+        for x in harder_tasks[0][0][:5]:
+            apart = np.array([old(o, x) - beta * present(o, x) for o in range(4)])
+            expected = beta * present(c, x) + neighbours @ apart
+            assert head.coef_[c] @ x + head.intercept_[c] == pytest.approx(expected)
+
+
 def test_bound_holds_and_its_gradient_is_right():
     rng = np.random.default_rng(0)
     means, columns = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
