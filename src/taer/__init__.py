@@ -48,6 +48,7 @@ _HOMES = {
     "features_from_arrays": "taer.features",
     "load_features": "taer.features",
     "class_stream": "taer.stream",
+    "cluster": "taer.engine",
     "metrics": "taer.metrics",
 }
 
@@ -69,6 +70,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     import taer.metrics as metrics  # noqa: F401
+    from taer.engine import cluster as cluster
     from taer.features import FeatureSet as FeatureSet
     from taer.features import features_from_arrays as features_from_arrays
     from taer.features import load_features as load_features

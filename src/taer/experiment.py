@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from taer import __version__, metrics
+from taer.engine import Shared, on_cluster
 from taer.heads import HEADS, make_head
 from taer.heads.base import Head
 from taer.heads.sgd import one_blas_thread
@@ -178,15 +179,17 @@ def run_grid(
     runs: Sequence[Run],
     out: str | os.PathLike[str],
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
     fresh: bool = False,
     on_task: Callable[[Run, int, float], None] | None = None,
 ) -> Iterator[tuple[Run, Result, bool]]:
     """Yield each run with its result as it is found on disk or finished, and whether it came from disk.
 
-    Only what is missing in ``out`` is run, in ``jobs`` processes; ``on_task`` is told of the tasks of a run
-    when there is only one.
+    Only what is missing in ``out`` is run: in ``jobs`` processes, or as joblib's settings say, which may be on a
+    cluster (:func:`taer.cluster`). ``on_task`` is told of the tasks of a run when they are run one by one.
     """
+    from joblib import Parallel, delayed, effective_n_jobs
+
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     missing = []
@@ -196,24 +199,32 @@ def run_grid(
             missing.append(run)
         else:
             yield run, stored, True
-    if jobs == 1 or len(missing) < 2:
+    if not on_cluster() and (effective_n_jobs(jobs) == 1 or len(missing) < 2):
         for run in missing:
             tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
-            yield run, _execute_to(folder, run, tell), False
+            yield run, _kept(folder, run, execute(run, tell)), False
         return
-    from joblib import Parallel, delayed
-
-    calls = (delayed(_numbered)(number, folder, run) for number, run in enumerate(missing))
+    features = {id(run.stream.features): Shared(run.stream.features) for run in missing}
+    calls = (
+        delayed(_numbered)(
+            number, features[id(run.stream.features)], run.stream.tasks, run.method, run.params, run.seed
+        )
+        for number, run in enumerate(missing)
+    )
     for number, result in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
-        yield missing[number], result, False
+        yield missing[number], _kept(folder, missing[number], result), False
 
 
-def _numbered(number: int, folder: Path, run: Run) -> tuple[int, Result]:
-    return number, _execute_to(folder, run)
+def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result]:
+    return number, execute(Run(Stream(features.value, tasks), *rest))
 
 
-def _execute_to(folder: Path, run: Run, on_task: Callable[[int, float], None] | None = None) -> Result:
-    result = execute(run, on_task)
+def _kept(folder: Path, run: Run, result: Result) -> Result:
+    """The result, on disk from now on."""
+    if result["source"] != source_digest(run.method):
+        raise ValueError(
+            f"{run.method}: the code of a node is not that of this machine; install the same taer on all"
+        )
     path = folder / run.file_name
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from taer.cli import app
+from taer.cli.engine import AddressOption, Engine, EngineOption, where, workers_alive
 
 
 @app.command()
@@ -39,6 +40,8 @@ def extract(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and count it.")
     ] = False,
+    engine: EngineOption = Engine.local,
+    address: AddressOption = None,
 ) -> None:
     """Run a frozen model over a data set, once, and keep the features in one file.
 
@@ -50,23 +53,28 @@ def extract(
     from taer.features.extraction import extract as run
 
     computed = False
-    with Progress(
+    columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
-    ) as bar:
+    )
+    with where(engine, address), Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("reading the data", total=None, rate="")
 
         def show(done: int, total: int) -> None:
             nonlocal computed
             if not computed:  # what an earlier run finished says nothing about the speed of this one
-                bar.reset(task, description="extracting", total=total, completed=done)
+                bar.reset(task, total=total, completed=done)
                 computed = True
             speed = bar.tasks[0].speed
-            bar.update(task, completed=done, rate=f"{speed:.1f}/s" if speed else "")
+            bar.update(
+                task,
+                completed=done,
+                rate=f"{speed:.1f}/s" if speed else "",
+                description=f"extracting{workers_alive(per_device=True)}",
+            )
 
         features = run(
             source,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taer.cli import app
+from taer.cli.engine import AddressOption, Engine, EngineOption, where
 
 if TYPE_CHECKING:
     from taer.experiment import Run
@@ -26,7 +27,9 @@ def paper(
     ] = Path("features"),
     out: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
     seeds: Annotated[int, typer.Option(help="Number of runs of each head.", min=1)] = 3,
-    jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Runs at the same time [default: 1].", min=1)] = None,
+    engine: EngineOption = Engine.local,
+    address: AddressOption = None,
     variant: Annotated[
         str, typer.Option(help="raw: the paper's form; standardised: features standardised by the first task.")
     ] = "raw",
@@ -55,7 +58,8 @@ def paper(
         print(f"{len(runs)} runs in all, as tables and figures share theirs; {_kept(runs, out)} are in {out}")
         _print_missing(missing)
         return
-    results = _run(runs, out, jobs)
+    with where(engine, address, jobs):
+        results = _run(runs, out, jobs)
     library = Library(results)
     for experiment in chosen:
         _print_experiment(experiment, library)
@@ -71,7 +75,7 @@ def _chosen(names: list[str], variant: str) -> list[Experiment]:
     return [experiment(name, variant) for name in dict.fromkeys(NAMES if "all" in names else names)]
 
 
-def _run(runs: list[Run], out: Path, jobs: int) -> list[dict[str, object]]:
+def _run(runs: list[Run], out: Path, jobs: int | None) -> list[dict[str, object]]:
     from taer.cli.run import run_with_progress
 
     try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli import app
+from taer.cli.engine import AddressOption, Engine, EngineOption, where, workers_alive
 
 if TYPE_CHECKING:
     from taer.experiment import Run
@@ -56,7 +57,9 @@ def run(
         ),
     ] = "torch",
     seeds: Annotated[int, typer.Option(help="Number of runs of each head.", min=1)] = 3,
-    jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Runs at the same time [default: 1].", min=1)] = None,
+    engine: EngineOption = Engine.local,
+    address: AddressOption = None,
     out: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is on disk.")] = False,
     format: Annotated[Format, typer.Option(help="How the summary is printed.")] = Format.table,
@@ -73,7 +76,8 @@ def run(
     common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
     chosen = _parameters(_names(methods), common, set_ or [])
     runs = _runs(data, chosen, tasks, first, order, seeds)
-    results, from_disk = run_with_progress(runs, out, jobs, fresh)
+    with where(engine, address, jobs):
+        results, from_disk = run_with_progress(runs, out, jobs, fresh)
     stream: dict[str, Any] = {"tasks": len(runs[0].stream), "first": first, "order": order, "seeds": seeds}
     source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
     _print_summary(format, data, stream, summarise(results), source)
@@ -149,7 +153,9 @@ def _order_from_file(path: Path) -> list[int]:
         raise ValueError(f"--order {path}: expected class numbers separated by spaces or commas") from None
 
 
-def run_with_progress(runs: list[Run], out: Path, jobs: int, fresh: bool) -> tuple[list[dict[str, Any]], int]:
+def run_with_progress(
+    runs: list[Run], out: Path, jobs: int | None, fresh: bool
+) -> tuple[list[dict[str, Any]], int]:
     """Results in the order of the runs, and how many came from disk; a bar on stderr meanwhile."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -162,7 +168,7 @@ def run_with_progress(runs: list[Run], out: Path, jobs: int, fresh: bool) -> tup
     number = {id(run): i for i, run in enumerate(runs)}
     from_disk = 0
     with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("runs", total=len(runs))
+        bar = progress.add_task(f"runs{workers_alive()}", total=len(runs))
 
         def on_task(run: Run, t: int, accuracy: float) -> None:
             progress.update(
@@ -175,6 +181,8 @@ def run_with_progress(runs: list[Run], out: Path, jobs: int, fresh: bool) -> tup
             results[number[id(run)]] = result
             from_disk += stored
             progress.advance(bar)
+            if not stored and (alive := workers_alive()):
+                progress.update(bar, description=f"runs{alive}")
     return [results[i] for i in range(len(runs))], from_disk
 
 

@@ -9,19 +9,20 @@ import os
 import shutil
 import zipfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from taer import __version__
+from taer.engine import Shared, device_share, on_cluster, sharing
 from taer.features.backbones import Backbone, find_backbone
-from taer.features.backbones.base import Encoder
 from taer.features.files import FeatureSet, load_features, read_header, write_feature_file
 from taer.features.sources import Part, Source, open_source
 
@@ -49,7 +50,8 @@ def extract(
 
     Finished chunks lie in ``OUT.parts`` until the file is whole: stopped in any way, the same call goes on
     where it was, and the file is the same bit for bit. When ``out`` already holds these features nothing is
-    computed.
+    computed. Inside :func:`taer.cluster` the chunks are spread over the cluster's GPUs, or its nodes, and come back in
+    any order; the file is the same.
 
     Parameters
     ----------
@@ -95,10 +97,10 @@ def extract(
         _check_finished(out, fingerprint, skip_bad)
         return load_features(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    encoder = model.load()
     parts_folder = Path(f"{out}.parts")
-    job = _Job(data, model, encoder, parts_folder / _hash(fingerprint, encoder.engine)[:16], skip_bad, progress)
-    job.run()
+    workers = _OnCluster(data, model, backbone, weights, skip_bad) if on_cluster() else _Here(data, model, skip_bad)
+    job = _Job(data, parts_folder / _hash(fingerprint, workers.engine)[:16], skip_bad, progress)
+    job.run(workers)
     job.assemble(
         out,
         {
@@ -107,7 +109,7 @@ def extract(
             "preprocess": model.preprocess,
             "weights": model.weights,
             "licence": data.licence,
-            "engine": encoder.engine,
+            "engine": workers.engine,
             "extraction": fingerprint,
             "created": f"{datetime.now(UTC):%Y-%m-%d} by taer {__version__}",
         },
@@ -131,11 +133,22 @@ def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
         )
 
 
+Chunk = tuple[str, range]  # a part, and the rows of it
+
+
+class Encoded(NamedTuple):
+    """The features of a chunk, and the rows that could be read."""
+
+    chunk: Chunk
+    features: np.ndarray
+    rows: np.ndarray
+
+
 @dataclass
 class _Job:
+    """What is finished lies in the folder, a file a chunk."""
+
     data: Source
-    model: Backbone
-    encoder: Encoder
     folder: Path
     skip_bad: bool
     progress: Progress | None
@@ -143,7 +156,7 @@ class _Job:
     def __post_init__(self) -> None:
         self.parts = {"train": self.data.train, "test": self.data.test}
         self.total = sum(map(len, self.parts.values()))
-        self.chunks = [
+        self.chunks: list[Chunk] = [
             (name, rows)
             for name, part in self.parts.items()
             for rows in (range(start, min(start + CHUNK, len(part))) for start in range(0, len(part), CHUNK))
@@ -153,30 +166,20 @@ class _Job:
     def path(self, name: str, rows: range) -> Path:
         return self.folder / f"{name}-{rows.start:09}.npz"
 
-    def run(self) -> None:
+    def run(self, workers: _Here | _OnCluster) -> None:
         """Compute the chunks that are missing."""
         missing = [(name, rows) for name, rows in self.chunks if not self._finished(name, rows)]
         done = self.total - sum(len(rows) for _, rows in missing)
-        self._report(done)
-        wanted = ((self.parts[name], row) for name, rows in missing for row in rows)
-        ahead = _AHEAD * self.encoder.batch_size
-        with contextlib.closing(_prepared(wanted, self.model.prepare, ahead)) as prepared:
-            for name, rows in missing:
-                part, kept, features = self.parts[name], [], []
-                for start in range(0, len(rows), self.encoder.batch_size):
-                    batch = rows[start : start + self.encoder.batch_size]
-                    good = [
-                        (row, item)
-                        for row, item in zip(batch, prepared, strict=False)
-                        if self._is_good(part, row, item)
-                    ]
-                    if good:
-                        features.append(np.asarray(self.encoder([item for _, item in good]), np.float32))
-                        kept += [row for row, _ in good]
-                    done += len(batch)
-                    self._report(done)
-                block = np.concatenate(features) if features else np.zeros((0, 0), np.float32)
-                _write_chunk(self.path(name, rows), block, np.array(kept, np.int64))
+
+        def tell(items: int) -> None:
+            nonlocal done
+            done += items
+            if self.progress:
+                self.progress(done, self.total)
+
+        tell(0)
+        for chunk, features, rows in workers.encoded(missing, tell):
+            _write_chunk(self.path(*chunk), features, rows)
 
     def _finished(self, name: str, rows: range) -> bool:
         """Whether a chunk is there and whole; one that lacks bad items counts only when they may be left out."""
@@ -185,20 +188,6 @@ class _Job:
             return False
         with np.load(path) as chunk:
             return self.skip_bad or len(chunk["rows"]) == len(rows)
-
-    def _is_good(self, part: Part, row: int, item: Any) -> bool:
-        if not isinstance(item, _Unreadable):
-            return True
-        if self.skip_bad:
-            return False
-        raise ValueError(
-            f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
-            "such items out with --skip-bad, which goes on from what is finished"
-        )
-
-    def _report(self, done: int) -> None:
-        if self.progress:
-            self.progress(done, self.total)
 
     def assemble(self, out: Path, meta: dict[str, str]) -> None:
         """Write the feature file from the chunks, one at a time."""
@@ -236,9 +225,113 @@ class _Job:
                 yield chunk["features"]
 
 
+class _Here:
+    """The encoder in this process, with the items of the next batches being read meanwhile."""
+
+    def __init__(self, data: Source, model: Backbone, skip_bad: bool) -> None:
+        self._parts, self._prepare, self._skip_bad = (
+            {"train": data.train, "test": data.test},
+            model.prepare,
+            skip_bad,
+        )
+        self._encoder = model.load()
+        self.engine = self._encoder.engine
+
+    def encoded(self, chunks: Sequence[Chunk], tell: Callable[[int], None]) -> Iterator[Encoded]:
+        """Chunk by chunk; ``tell`` hears of each batch."""
+        wanted = ((self._parts[name], row) for name, rows in chunks for row in rows)
+        size = self._encoder.batch_size
+        with contextlib.closing(_prepared(wanted, self._prepare, _AHEAD * size)) as prepared:
+            for name, rows in chunks:
+                part, kept, features = self._parts[name], [], []
+                for start in range(0, len(rows), size):
+                    batch = rows[start : start + size]
+                    good = [
+                        (row, item)
+                        for row, item in zip(batch, prepared, strict=False)
+                        if self._is_good(part, row, item)
+                    ]
+                    if good:
+                        features.append(np.asarray(self._encoder([item for _, item in good]), np.float32))
+                        kept += [row for row, _ in good]
+                    tell(len(batch))
+                block = np.concatenate(features) if features else np.zeros((0, 0), np.float32)
+                yield Encoded((name, rows), block, np.array(kept, np.int64))
+
+    def _is_good(self, part: Part, row: int, item: Any) -> bool:
+        if not isinstance(item, _Unreadable):
+            return True
+        if item.is_missing:  # not damaged data: another machine, or a disk that is gone
+            raise ValueError(f"{part.where(row)}: {item.why}; the data must lie on a path that every worker sees")
+        if self._skip_bad:
+            return False
+        raise ValueError(
+            f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
+            "such items out with --skip-bad, which goes on from what is finished"
+        )
+
+
+class _OnCluster:
+    """A worker a GPU, or a node where there are none, each with an encoder of its own."""
+
+    def __init__(
+        self,
+        data: Source,
+        model: Backbone,
+        backbone: str,
+        weights: str | os.PathLike[str] | None,
+        skip_bad: bool,
+    ) -> None:
+        identity = (model.name, model.weights, model.preprocess)
+        self._order = Shared((data, backbone, None if weights is None else Path(weights), identity, skip_bad))
+        self._share = device_share()
+        with sharing(self._share):
+            (self.engine,) = Parallel()([delayed(_engine_there)(self._order)])
+
+    def encoded(self, chunks: Sequence[Chunk], tell: Callable[[int], None]) -> Iterator[Encoded]:
+        calls = (delayed(_encoded_there)(self._order, chunk) for chunk in chunks)
+        with sharing(self._share):
+            results = Parallel(return_as="generator_unordered")(calls)
+        for engine, encoded in results:
+            if engine != self.engine:
+                raise ValueError(
+                    f"workers differ: {engine} and {self.engine}; install the same packages on all nodes"
+                )
+            yield encoded
+            tell(len(encoded.chunk[1]))
+
+
+_loaded: dict[str, Any] = {}  # of a worker's process: the one encoder it works with
+
+
+def _worker(order: Shared) -> _Here:
+    data, backbone, weights, identity, skip_bad = order.value
+    key = json.dumps([data.digest, identity, skip_bad])
+    if _loaded.get("key") != key:
+        model = find_backbone(backbone, data.kind, weights)
+        if (model.name, model.weights, model.preprocess) != identity:
+            raise ValueError(
+                f"{backbone}: a worker finds {model.weights}, but the extraction was started with {identity[1]}"
+            )
+        _loaded.update(key=key, worker=_Here(data, model, skip_bad))
+    worker: _Here = _loaded["worker"]
+    return worker
+
+
+def _engine_there(order: Shared) -> str:
+    return _worker(order).engine
+
+
+def _encoded_there(order: Shared, chunk: Chunk) -> tuple[str, Encoded]:
+    worker = _worker(order)
+    (encoded,) = worker.encoded([chunk], lambda items: None)
+    return worker.engine, encoded
+
+
 @dataclass(frozen=True)
 class _Unreadable:
     why: str
+    is_missing: bool
 
 
 def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int) -> Generator[Any]:
@@ -248,7 +341,8 @@ def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any],
         try:
             return prepare(part.read(row))
         except Exception as error:  # decoders raise whatever they like on damaged files
-            return _Unreadable(" ".join(str(error).split()) or type(error).__name__)
+            why = " ".join(str(error).split()) or type(error).__name__
+            return _Unreadable(why, isinstance(error, FileNotFoundError))
 
     pool = ThreadPoolExecutor(os.cpu_count())
     todo = iter(wanted)

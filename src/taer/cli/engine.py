@@ -1,0 +1,49 @@
+"""``--engine`` and ``--address``: where the work of a command runs."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Engine(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
+EngineOption = Annotated[
+    Engine,
+    typer.Option(help="Where the work runs: on this machine, or on a Ray cluster (pip install 'taer[cluster]')."),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        help="HOST:PORT of the Ray cluster. Without it, the cluster of RAY_ADDRESS or the one running on this "
+        "machine is joined; if there is none, one is started on the cores of this machine."
+    ),
+]
+
+
+def where(engine: Engine, address: str | None, jobs: int | None = None) -> AbstractContextManager[None]:
+    """Inside, work runs where the options say."""
+    if engine is Engine.local:
+        if address is not None:
+            raise ValueError("--address goes with --engine ray")
+        return nullcontext()
+    if jobs is not None:
+        raise ValueError("--jobs goes with --engine local; a cluster works on as many runs as it has CPUs")
+    from taer.engine import cluster
+
+    return cluster(address)
+
+
+def workers_alive(per_device: bool = False) -> str:
+    """``, 4 workers on 2 nodes`` while work goes to a cluster: one a CPU, or one a GPU or node."""
+    from taer import engine
+
+    if not engine.on_cluster():
+        return ""
+    return f", {engine.workers(engine.device_share() if per_device else None)}"

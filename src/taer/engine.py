@@ -1,0 +1,255 @@
+"""Where work runs: in this process, on the cores of this machine, or on a Ray cluster.
+
+Everything that can be spread out (the runs of a grid, the chunks of an extraction, the sums of a statistics head)
+is handed to joblib's ``Parallel``, and joblib's settings say where it goes. :func:`cluster` sets them to a Ray
+cluster. Only this module knows Ray.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import parallel_config, register_parallel_backend
+from joblib.parallel import ParallelBackendBase, SequentialBackend
+
+from taer.features.extras import require
+
+_BACKEND = "taer-ray"
+_RETRIES = 5  # of a piece of work whose worker or node died; one that kills its worker that often does it itself
+_SECONDS = 5  # until an address that does not answer is given up
+_SMALL = 1 << 30  # bytes of a mapped array that is sent to the nodes; a larger one is opened there by its path
+_connected = False
+
+
+@contextmanager
+def cluster(address: str | None = None) -> Iterator[None]:
+    """Inside, grids, extractions and the sums of statistics heads run on a Ray cluster.
+
+    Results come back to this process, which alone writes files, and are the same bit for bit as on one machine.
+    Work that a dead worker or node had in hand is done again elsewhere.
+
+    Parameters
+    ----------
+    address
+        ``HOST:PORT`` of a running cluster, as ``ray start --head`` prints it. Without it, whatever ``ray.init()``
+        finds: the cluster of ``RAY_ADDRESS`` or the one running on this machine, otherwise a new one on its cores.
+
+    Examples
+    --------
+    >>> import taer
+    >>> data = taer.load_features()
+    >>> with taer.cluster("10.0.0.1:6379"):  # doctest: +SKIP
+    ...     head = taer.SLDA().fit(data.train_x, data.train_y)
+    """
+    global _connected
+    ray = require("ray", "cluster")
+    joins = not ray.is_initialized()  # else the caller is connected already, and stays so
+    if joins:
+        _connect(ray, address)
+    ray.util.register_serializer(np.memmap, serializer=_packed, deserializer=_unpacked)
+    register_parallel_backend(_BACKEND, _RayTasks)
+    _connected = True
+    try:
+        with parallel_config(backend=_BACKEND, n_jobs=-1):
+            yield
+    finally:
+        _connected = False
+        if joins:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address is not None:
+        _check_answers(address)
+    try:
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+    except (RuntimeError, ConnectionError) as error:  # another version of Ray or Python there, or no Ray at all
+        raise ValueError(f"Ray cluster {address or ''}: {' '.join(str(error).split())[:300]}") from None
+
+
+def _check_answers(address: str) -> None:
+    """Raise unless something that speaks Ray's protocol listens there; Ray itself would try for many minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "/" in host:
+        raise ValueError(f"{address}: expected HOST:PORT of a Ray cluster, as 'ray start --head' prints it")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "1":
+                # gRPC begins with HTTP/2's preface and a frame of settings, type 4, from both sides
+                connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+                if connection.recv(9)[3:4] != b"\x04":
+                    raise ValueError(f"{address}: answers, but is not a Ray cluster; its port is 6379 unless told")
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"{address}: no Ray cluster answers there ({error}); 'ray start --head' prints the address of one"
+        ) from None
+
+
+def on_cluster() -> bool:
+    """Whether work goes to a cluster now."""
+    return _connected
+
+
+class Workers(NamedTuple):
+    """How many pieces of work can run at the same time, and on how many nodes."""
+
+    workers: int
+    nodes: int
+
+    def __str__(self) -> str:
+        return " on ".join(
+            f"{count} {name}{'' if count == 1 else 's'}"
+            for count, name in ((self.workers, "worker"), (self.nodes, "node"))
+        )
+
+
+def workers(share: Mapping[str, float] | None = None) -> Workers:
+    """Those of the cluster that are alive, when each takes a ``share`` of a node: a CPU unless told."""
+    share = share or {"CPU": 1}
+    per_node = [min(int(node.get(name, 0) // count) for name, count in share.items()) for node in _nodes()]
+    return Workers(sum(per_node), sum(slots > 0 for slots in per_node))
+
+
+def device_share() -> dict[str, float]:
+    """What of a node a frozen model takes: a GPU where the cluster has any, else all CPUs of the smallest node."""
+    nodes = _nodes()
+    if any(node.get("GPU", 0) >= 1 for node in nodes):
+        return {"GPU": 1, "CPU": 1}
+    return {"CPU": min((node["CPU"] for node in nodes if node.get("CPU")), default=1)}
+
+
+def sharing(share: Mapping[str, float]) -> AbstractContextManager[Any]:
+    """Inside, each piece of work takes that share of a node."""
+    context: AbstractContextManager[Any] = parallel_config(backend=_BACKEND, n_jobs=-1, share=share)
+    return context
+
+
+def _nodes() -> list[dict[str, float]]:
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+class Shared:
+    """A value that many pieces of work need: on a cluster it travels to each node once, not with each of them."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._reference: Any = None
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if not on_cluster():
+            return Shared, (self.value,)
+        import ray
+
+        if self._reference is None:
+            self._reference = ray.put(self.value)
+        return _received, (self._reference,)
+
+
+def _received(reference: Any) -> Shared:
+    import ray
+
+    return Shared(ray.get(reference))  # arrays are views of the node's own store
+
+
+class _RayTasks(ParallelBackendBase):
+    """Pieces of work as Ray tasks.
+
+    Ray's own backend for joblib gives all results at the end only, and binds each piece of work beforehand to one
+    process; tasks go to whatever is free, results come as they are finished, and what a dead node had is retried.
+    """
+
+    supports_retrieve_callback = True
+
+    def __init__(self, share: Mapping[str, float] | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        import ray
+
+        self._share = dict(share or {"CPU": 1})
+        # max_calls=0: a process is used again, also where it has a GPU, and keeps the model it has loaded
+        self._task: Any = ray.remote(
+            num_cpus=self._share["CPU"], num_gpus=self._share.get("GPU", 0), max_retries=_RETRIES, max_calls=0
+        )(_call)
+        self._pending: dict[Future[Any], Any] = {}
+
+    def effective_n_jobs(self, n_jobs: int) -> int:
+        return max(2, workers(self._share).workers)  # for joblib, one job means: in this process
+
+    def submit(self, func: Callable[[], Any], callback: Callable[[Future[Any]], None]) -> Future[Any]:
+        reference = self._task.remote(func)
+        future: Future[Any] = reference.future()
+        self._pending[future] = reference
+        future.add_done_callback(callback)
+        return future
+
+    def retrieve_result_callback(self, future: Future[Any]) -> Any:
+        from ray.exceptions import RayError, RayTaskError
+
+        self._pending.pop(future, None)
+        try:
+            return future.result()
+        except RayTaskError as error:  # the work itself failed: as if it had here
+            raise error.cause from None
+        except RayError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise OSError(f"the Ray cluster gave up on a piece of work ({reason})") from None
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        import ray
+
+        for reference in list(self._pending.values()):
+            ray.cancel(reference, force=True)
+        self._pending.clear()
+
+    def get_nested_backend(self) -> tuple[ParallelBackendBase, None]:
+        return SequentialBackend(nesting_level=1), None
+
+
+def _call(func: Callable[[], Any]) -> Any:
+    return func()
+
+
+class _File(NamedTuple):
+    """A mapped array by its file, which must be the same on every node."""
+
+    path: str
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    size: int
+    beginning: str
+
+
+def _packed(array: np.memmap[Any, Any]) -> np.ndarray | _File:
+    whole = isinstance(array.base, mmap.mmap)  # a part of one no longer knows where it begins
+    if not whole or array.nbytes <= _SMALL:
+        return np.asarray(array)
+    path = str(array.filename)
+    return _File(path, array.offset, array.dtype, array.shape, os.path.getsize(path), _beginning(path))
+
+
+def _unpacked(packed: np.ndarray | _File) -> np.ndarray:
+    if not isinstance(packed, _File):
+        return packed
+    path, where = packed.path, socket.gethostname()
+    if not os.path.isfile(path):
+        raise ValueError(f"{path}: not on {where}; a large feature file must lie on a path that all nodes see")
+    if (os.path.getsize(path), _beginning(path)) != (packed.size, packed.beginning):
+        raise ValueError(f"{path}: another file on {where} than where the grid was started")
+    return np.memmap(path, packed.dtype, "r", packed.offset, packed.shape)
+
+
+def _beginning(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.sha256(file.read(1 << 20)).hexdigest()
