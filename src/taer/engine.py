@@ -194,15 +194,16 @@ class _RayTasks(ParallelBackendBase):
         return future
 
     def retrieve_result_callback(self, future: Future[Any]) -> Any:
-        from ray.exceptions import RayError, RayTaskError
+        from ray.exceptions import RayError
 
         self._pending.pop(future, None)
         try:
             return future.result()
-        except RayTaskError as error:  # the work itself failed: as if it had here
-            raise error.cause from None
         except RayError as error:
-            reason = str(error).strip().partition("\n")[0]
+            cause = getattr(error, "cause", error)
+            if not isinstance(cause, RayError):
+                raise cause from None  # the work itself failed: as if it had here
+            reason = str(cause).strip().partition("\n")[0]
             raise OSError(f"the Ray cluster gave up on a piece of work ({reason})") from None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:

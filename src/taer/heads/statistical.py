@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
 from taer.heads._params import param
+from taer.heads._rows import SelectedRows
 from taer.heads._validation import row_chunks
 from taer.heads.base import Head, Task, log_sum_exp, softmax
 from taer.statistics import ClassStatistics
 
 NORMALISATIONS = ("none", "l2", "sqrt-l2")
+_CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of work
 
 
 def normalised(X: np.ndarray, how: str) -> np.ndarray:
@@ -69,13 +72,21 @@ class StatisticsHead(Head):
         return normalised(X, self.normalize_)
 
     def _collect(self, X: Any, task: Task) -> None:
+        """Statistics of blocks of rows, wherever joblib's settings have them computed, added in the order of the rows."""
+        from taer.engine import Shared  # where it runs is no part of a method
+
         numbers = np.argsort(self._arrival)[task.y]
-        statistics: Any = copy.copy(getattr(self, "statistics_", None))
-        for rows in row_chunks(X):
-            embedded = self._embed(X[rows])
-            if statistics is None:
-                statistics = ClassStatistics(embedded.shape[1], per_class=self.per_class)
-            statistics.update(embedded, numbers[rows])
+        embedding = copy.copy(self)
+        for name in ("statistics_", *self.class_arrays):
+            embedding.__dict__.pop(name, None)
+        shared = Shared(embedding)
+        calls = (
+            delayed(_statistics_of)(shared, *_readable(X, rows), numbers[rows])
+            for rows in row_chunks(X, width=-(-X.shape[1] // _CHUNKS))
+        )
+        statistics: Any = getattr(self, "statistics_", None)
+        for block in Parallel(return_as="generator")(calls):
+            statistics = block if statistics is None else statistics + block
         self.statistics_: ClassStatistics = statistics
 
     def _solve(self, X: Any, task: Task) -> None:
@@ -100,6 +111,31 @@ class StatisticsHead(Head):
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         return softmax(scores / self.temperature_)
+
+
+def _readable(X: Any, rows: slice) -> tuple[Any, slice]:
+    """What to send to whoever reads these rows: themselves, or a storage that is opened there and where they are in it."""
+    if isinstance(X, np.ndarray):
+        return X[rows], slice(None)
+    if isinstance(X, SelectedRows):
+        return SelectedRows(X.X, X.numbers[rows]), slice(None)
+    return X, rows
+
+
+def _statistics_of(embedding: Any, X: Any, where: slice, numbers: np.ndarray) -> ClassStatistics:
+    """Statistics of one block, the same bits on every machine: hence one thread."""
+    from taer.heads.sgd import one_blas_thread
+
+    head, statistics = embedding.value, None
+    first = where.start or 0
+    with one_blas_thread():
+        for rows in row_chunks(numbers, width=X.shape[1]):
+            embedded = head._embed(X[first + rows.start : first + min(rows.stop, len(numbers))])
+            if statistics is None:
+                statistics = ClassStatistics(embedded.shape[1], per_class=head.per_class)
+            statistics.update(embedded, numbers[rows])
+    assert statistics is not None
+    return statistics
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -1,0 +1,348 @@
+"""Work on a real Ray cluster of two nodes on this machine: the same bits, and nothing lost when a node dies."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import clone
+
+import taer
+from taer import engine
+from taer.experiment import Run, run_grid
+from taer.features import extraction, save_features
+from taer.stream import class_stream
+from tests.conftest import blobs, small_features
+from tests.features.conftest import tiny_onnx as tiny_onnx  # a fixture of theirs
+from tests.features.conftest import write_drawings
+
+NODE = {
+    "num_cpus": 1,
+    "object_store_memory": 80 << 20,
+    "node_ip_address": "127.0.0.2",  # Ray takes 127.0.0.1 for the machine's outer address
+}
+
+
+class TwoNodes:
+    """A head node that stays, and one that can be killed and replaced."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+        self.address = self._cluster.address
+        self._second = self._cluster.add_node(**NODE)
+
+    def kill_one(self) -> None:
+        self._cluster.remove_node(self._second, allow_graceful=False)  # SIGKILL
+        self._second = None
+
+    def mend(self) -> None:
+        if self._second is None:
+            self._second = self._cluster.add_node(**NODE)
+            self._cluster.wait_for_nodes(60)  # until the death of the other is known, too
+
+    def shutdown(self) -> None:
+        self._cluster.shutdown()
+
+
+@contextmanager
+def two_nodes():
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    nodes = TwoNodes()
+    try:
+        yield nodes
+    finally:
+        nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def shared_nodes():
+    with two_nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def nodes(shared_nodes):
+    shared_nodes.mend()
+    return shared_nodes
+
+
+def results_of(runs, out):
+    """By file, without what a clock decides."""
+    return {
+        run.file_name: json.dumps({k: v for k, v in result.items() if k not in ("seconds", "created")})
+        for run, result, _ in run_grid(runs, out)
+    }
+
+
+def grid(epochs, seeds=2, methods=("taer", "slda")):
+    features = small_features()
+    streams = [class_stream(features, tasks=5, order=seed) for seed in range(seeds)]
+    params = {"taer": {"memory_size": 20, "epochs": epochs}}
+    return [Run(streams[seed], name, params.get(name, {}), seed) for name in methods for seed in range(seeds)]
+
+
+def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
+    """A grid and a head in small: quick enough for every change."""
+    import ray
+
+    runs = grid(epochs=2)
+    X, y = blobs(6, 50, width=40)
+    monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
+    monkeypatch.setattr("taer.heads._validation._CHUNK", 40 * 64)  # five blocks
+    here, head_here = results_of(runs, tmp_path / "here"), taer.SLDA().fit(X, y)
+    put, puts = ray.put, []
+    monkeypatch.setattr(ray, "put", lambda value: puts.append(type(value).__name__) or put(value))
+    with two_nodes() as nodes, taer.cluster(nodes.address):
+        assert str(engine.workers()) == "2 workers on 2 nodes"
+        there = results_of(runs, tmp_path / "there")
+        assert puts == ["FeatureSet"]  # sent once, not with each of four runs
+        head_there = taer.SLDA().fit(X, y)
+    assert there == here
+    assert len(list((tmp_path / "there").glob("*.json"))) == len(runs)
+    np.testing.assert_array_equal(head_there.statistics_.scatter, head_here.statistics_.scatter)
+    np.testing.assert_array_equal(head_there.coef_, head_here.coef_)
+    assert not engine.on_cluster()
+
+
+def marked(folder, number, seconds):
+    import ray
+
+    Path(folder, f"{number} {ray.get_runtime_context().get_node_id()} {os.getpid()}").touch()
+    time.sleep(seconds)
+    return number
+
+
+def busy_nodes(folder):
+    return {path.name.split()[1] for path in folder.iterdir()}
+
+
+def warm_up(folder):
+    """Until both nodes have a process that has loaded what it needs: only then can a kill hit work in hand."""
+    folder.mkdir()
+    while len(busy_nodes(folder)) < 2:
+        Parallel()(delayed(marked)(folder, number, 0.5) for number in range(4))
+
+
+@pytest.mark.slow
+def test_work_of_a_dead_node_is_done_again_elsewhere(nodes, tmp_path):
+    with taer.cluster(nodes.address):
+        warm_up(tmp_path / "warm")
+        work = tmp_path / "work"
+        work.mkdir()
+
+        def kill_when_both_are_at_work():
+            while len(busy_nodes(work)) < 2:
+                time.sleep(0.02)
+            nodes.kill_one()
+
+        killer = threading.Thread(target=kill_when_both_are_at_work)
+        killer.start()
+        calls = (delayed(marked)(work, number, 2.0) for number in range(4))
+        assert sorted(Parallel(return_as="generator_unordered")(calls)) == [0, 1, 2, 3]
+        killer.join()
+        begun = Counter(path.name.split()[0] for path in work.iterdir())
+        assert sorted(begun.values()) == [1, 1, 1, 2]  # what the dead node had in hand was begun again
+        deadline = time.monotonic() + 60
+        while str(engine.workers()) != "1 worker on 1 node":  # Ray takes a while to believe it
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_grid_survives_the_death_of_a_node(nodes, tmp_path):
+    runs = grid(epochs=150, seeds=6)
+    finished = 0
+    with taer.cluster(nodes.address):
+        warm_up(tmp_path / "warm")
+        for finished, _ in enumerate(run_grid(runs, tmp_path / "there"), start=1):
+            assert len(list((tmp_path / "there").glob("*.json"))) >= finished  # on disk as soon as it is told of
+            if finished == 2:
+                nodes.kill_one()
+    assert finished == len(runs)
+    assert results_of(runs, tmp_path / "there") == results_of(runs, tmp_path / "here")
+
+
+@pytest.fixture(scope="module")
+def slow_onnx(tiny_onnx):
+    """The tiny model with a wide detour that takes a good part of a second a batch."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = onnx.load(tiny_onnx)
+    rng = np.random.default_rng(0)
+    wide = {"in": rng.normal(size=(512, 5, 1, 1)), "mid": rng.normal(size=(512, 512, 3, 3)) / 70}
+    wide["out"] = rng.normal(size=(5, 512, 1, 1)) / 20
+    for name, kernel in wide.items():
+        model.graph.initializer.append(numpy_helper.from_array(kernel.astype(np.float32), name))
+    steps = [("positive", "in", "a"), ("a", "mid", "b"), ("b", "out", "narrow")]
+    for before, name, after in steps:
+        model.graph.node.append(helper.make_node("Conv", [before, name], [after], auto_pad="SAME_UPPER"))
+    model.graph.output[0].name = "narrow"
+    path = tiny_onnx.parent / "slow.onnx"
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.slow
+def test_an_extraction_survives_the_death_of_a_node(nodes, slow_onnx, tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction, "CHUNK", 8)
+    images = write_drawings(tmp_path / "many", train=80, test=20)
+    seen = []
+
+    def watch(done, total):
+        seen.append((done, engine.workers().nodes))
+        if done == 80:
+            nodes.kill_one()
+
+    with taer.cluster(nodes.address):
+        warm_up(tmp_path / "warm")
+        taer.extract(images, str(slow_onnx), tmp_path / "there.safetensors", progress=watch)
+    taer.extract(images, str(slow_onnx), tmp_path / "here.safetensors")
+    assert (tmp_path / "there.safetensors").read_bytes() == (tmp_path / "here.safetensors").read_bytes()
+    assert [done for done, _ in seen] == list(range(0, 201, 8))
+    assert seen[0][1] == 2
+    assert not (tmp_path / "there.safetensors.parts").exists()
+
+
+@pytest.mark.slow
+def test_an_extraction_begun_here_is_finished_there(nodes, tiny_onnx, tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction, "CHUNK", 8)
+    images = write_drawings(tmp_path / "many", train=20, test=10)
+    out = tmp_path / "features.safetensors"
+
+    def stop(done, total):
+        if done >= 24:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        taer.extract(images, str(tiny_onnx), out, progress=stop)
+    calls = []
+    with taer.cluster(nodes.address):
+        taer.extract(images, str(tiny_onnx), out, progress=lambda done, total: calls.append(done))
+    assert calls[0] == 16  # what was finished here counts there
+    taer.extract(images, str(tiny_onnx), tmp_path / "whole.safetensors")
+    assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_mistake_there_is_told_as_here(nodes, tiny_onnx, tmp_path):
+    images = write_drawings(tmp_path / "some")
+    bad = sorted(images.glob("train/circle/*.png"))[2]
+    bad.write_bytes(b"no image")
+    out = tmp_path / "features.safetensors"
+    with taer.cluster(nodes.address):
+        with pytest.raises(ValueError, match=rf"^{bad}: cannot be read .*--skip-bad"):
+            taer.extract(images, str(tiny_onnx), out)
+        assert taer.extract(images, str(tiny_onnx), out, skip_bad=True).meta["skipped"] == "1"
+
+
+@pytest.mark.slow
+def test_statistics_of_blocks_survive_the_death_of_a_node(nodes, monkeypatch):
+    monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
+    monkeypatch.setattr("taer.heads._validation._CHUNK", 256 * 256)
+    X, y = blobs(20, 500, width=256)
+    heads = [taer.SLDA(), taer.RanPAC(width=300, random_state=0), taer.RFFLDA(width=300, random_state=0)]
+    here = [clone(head).fit(X, y) for head in heads]
+    with taer.cluster(nodes.address):
+        killer = threading.Timer(1.0, nodes.kill_one)
+        killer.start()
+        for head, same in zip(heads, here, strict=True):
+            head.fit(X, y)
+            for name, array in same.statistics_.to_arrays().items():
+                np.testing.assert_array_equal(array, head.statistics_.to_arrays()[name], err_msg=name)
+            np.testing.assert_array_equal(head.decision_function(X[:50]), same.decision_function(X[:50]))
+        killer.join()
+
+
+@pytest.mark.slow
+def test_a_large_file_is_opened_by_its_path(nodes, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_SMALL", 1000)
+    save_features(small_features(), tmp_path / "set.safetensors")
+    features = taer.load_features(tmp_path / "set.safetensors")
+    with taer.cluster(nodes.address):
+        shared = engine.Shared(features)
+        (mapped,) = Parallel()([delayed(how_it_came)(shared)])
+        assert mapped == (str(tmp_path / "set.safetensors"), features.train_x[3].tolist())
+        (tmp_path / "set.safetensors").unlink()
+        with pytest.raises(OSError, match=r"set\.safetensors: not on .*a path that all nodes see"):
+            Parallel()([delayed(how_it_came)(shared)])
+
+
+def how_it_came(shared):
+    return str(shared.value.train_x.filename), shared.value.train_x[3].tolist()
+
+
+@pytest.mark.slow
+def test_the_command_line_on_a_cluster(nodes, cli, file):
+    arguments = ("run", file, "--tasks", 5, "--seeds", 2, "--methods", "taer,er", "--format", "json")
+    code, there, err = cli(*arguments, "--engine", "ray", "--address", nodes.address, "--out", "there")
+    assert code == 0, err
+    _, here, _ = cli(*arguments, "--out", "here")
+    strip = [[{k: v for k, v in row.items() if k != "seconds"} for row in json.loads(text)["rows"]]
+             for text in (there, here)]  # fmt: skip
+    assert strip[0] == strip[1]
+
+
+@pytest.fixture
+def silent_port():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        yield unused.getsockname()[1]
+
+
+@pytest.fixture
+def web_port():
+    silent = type("Silent", (http.server.BaseHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = http.server.HTTPServer(("127.0.0.1", 0), silent)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_wrong_address_is_one_line_within_seconds(cli, file, silent_port, web_port):
+    started = time.monotonic()
+    for address, message in (
+        (f"127.0.0.1:{silent_port}", "no Ray cluster answers there"),
+        (f"127.0.0.1:{web_port}", "answers, but is not a Ray cluster"),
+        ("no-such-host.invalid:6379", "no Ray cluster answers there"),
+        ("localhost", "expected HOST:PORT"),
+        ("ray://localhost:10001", "expected HOST:PORT"),
+    ):
+        code, out, err = cli("run", file, "--tasks", 5, "--engine", "ray", "--address", address)
+        assert (code, out) == (2, "")
+        assert f"{address}: {message}" in err
+        assert err.count("\n") == 1
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--address", "localhost:6379"], "--address goes with --engine ray"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs goes with --engine local"),
+    ],
+)
+def test_options_that_do_not_go_together(cli, file, arguments, message):
+    code, out, err = cli("run", file, "--tasks", 5, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_without_ray_the_command_that_installs_it_is_named(cli, file, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    code, _, err = cli("run", file, "--tasks", 5, "--engine", "ray")
+    assert code == 2
+    assert "pip install 'taer[cluster]'" in err
