@@ -198,12 +198,12 @@ def slow_onnx(tiny_onnx):
 @pytest.mark.slow
 def test_an_extraction_survives_the_death_of_a_node(nodes, slow_onnx, tmp_path, monkeypatch):
     monkeypatch.setattr(extraction, "CHUNK", 8)
-    images = write_drawings(tmp_path / "many", train=80, test=20)
+    images = write_drawings(tmp_path / "many", train=160, test=40)
     seen = []
 
     def watch(done, total):
         seen.append((done, engine.workers().nodes))
-        if done == 80:
+        if done == 200:
             nodes.kill_one()
 
     with taer.cluster(nodes.address):
@@ -211,7 +211,7 @@ def test_an_extraction_survives_the_death_of_a_node(nodes, slow_onnx, tmp_path, 
         taer.extract(images, str(slow_onnx), tmp_path / "there.safetensors", progress=watch)
     taer.extract(images, str(slow_onnx), tmp_path / "here.safetensors")
     assert (tmp_path / "there.safetensors").read_bytes() == (tmp_path / "here.safetensors").read_bytes()
-    assert [done for done, _ in seen] == list(range(0, 201, 8))
+    assert [done for done, _ in seen] == list(range(0, 401, 8))
     assert seen[0][1] == 2
     assert not (tmp_path / "there.safetensors.parts").exists()
 
@@ -285,9 +285,31 @@ def how_it_came(shared):
 
 
 @pytest.mark.slow
-def test_the_command_line_on_a_cluster(nodes, cli, file):
-    arguments = ("run", file, "--tasks", 5, "--seeds", 2, "--methods", "taer,er", "--format", "json")
+def test_the_command_line_keeps_its_output_clean_when_a_node_dies(nodes, cli, file, tmp_path):
+    arguments = (
+        "run",
+        file,
+        "--tasks",
+        5,
+        "--seeds",
+        6,
+        "--methods",
+        "taer,er",
+        "--epochs",
+        150,
+        "--format",
+        "json",
+    )
+
+    def kill_when_it_has_begun():
+        while not list((tmp_path / "there").glob("*.json")):
+            time.sleep(0.02)
+        nodes.kill_one()
+
+    killer = threading.Thread(target=kill_when_it_has_begun)
+    killer.start()
     code, there, err = cli(*arguments, "--engine", "ray", "--address", nodes.address, "--out", "there")
+    killer.join()
     assert code == 0, err
     _, here, _ = cli(*arguments, "--out", "here")
     strip = [[{k: v for k, v in row.items() if k != "seconds"} for row in json.loads(text)["rows"]]

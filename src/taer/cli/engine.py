@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from enum import StrEnum
 from typing import Annotated
 
@@ -27,17 +29,20 @@ AddressOption = Annotated[
 ]
 
 
-def where(engine: Engine, address: str | None, jobs: int | None = None) -> AbstractContextManager[None]:
-    """Inside, work runs where the options say."""
+@contextmanager
+def where(engine: Engine, address: str | None, jobs: int | None = None) -> Iterator[None]:
+    """Inside, work runs where the options say; what Ray has to tell of dying nodes goes to stderr."""
     if engine is Engine.local:
         if address is not None:
             raise ValueError("--address goes with --engine ray")
-        return nullcontext()
+        yield
+        return
     if jobs is not None:
         raise ValueError("--jobs goes with --engine local; a cluster works on as many runs as it has CPUs")
     from taer.engine import cluster
 
-    return cluster(address)
+    with redirect_stdout(sys.stderr), cluster(address):
+        yield
 
 
 def workers_alive(per_device: bool = False) -> str:

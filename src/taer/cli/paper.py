@@ -58,8 +58,7 @@ def paper(
         print(f"{len(runs)} runs in all, as tables and figures share theirs; {_kept(runs, out)} are in {out}")
         _print_missing(missing)
         return
-    with where(engine, address, jobs):
-        results = _run(runs, out, jobs)
+    results = _run(runs, out, jobs, engine, address)
     library = Library(results)
     for experiment in chosen:
         _print_experiment(experiment, library)
@@ -75,11 +74,14 @@ def _chosen(names: list[str], variant: str) -> list[Experiment]:
     return [experiment(name, variant) for name in dict.fromkeys(NAMES if "all" in names else names)]
 
 
-def _run(runs: list[Run], out: Path, jobs: int | None) -> list[dict[str, object]]:
+def _run(
+    runs: list[Run], out: Path, jobs: int | None, engine: Engine, address: str | None
+) -> list[dict[str, object]]:
     from taer.cli.run import run_with_progress
 
     try:
-        results, from_disk = run_with_progress(runs, out, jobs, fresh=False)
+        with where(engine, address, jobs):
+            results, from_disk = run_with_progress(runs, out, jobs, fresh=False)
     except KeyboardInterrupt:
         print(
             f"taer: stopped; {_kept(runs, out)} of {len(runs)} runs are finished and kept in {out}, "
