@@ -36,12 +36,12 @@ NODE = {
 class TwoNodes:
     """A head node that stays, and one that can be killed and replaced."""
 
-    def __init__(self) -> None:
+    def __init__(self, **second) -> None:
         from ray.cluster_utils import Cluster
 
         self._cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
         self.address = self._cluster.address
-        self._second = self._cluster.add_node(**NODE)
+        self._second = self._cluster.add_node(**NODE, **second)
 
     def kill_one(self) -> None:
         self._cluster.remove_node(self._second, allow_graceful=False)  # SIGKILL
@@ -57,9 +57,9 @@ class TwoNodes:
 
 
 @contextmanager
-def two_nodes():
+def two_nodes(**second):
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    nodes = TwoNodes()
+    nodes = TwoNodes(**second)
     try:
         yield nodes
     finally:
@@ -315,6 +315,30 @@ def test_the_command_line_keeps_its_output_clean_when_a_node_dies(nodes, cli, fi
     strip = [[{k: v for k, v in row.items() if k != "seconds"} for row in json.loads(text)["rows"]]
              for text in (there, here)]  # fmt: skip
     assert strip[0] == strip[1]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "share", "workers"),
+    [
+        ([{"CPU": 8}, {"CPU": 4}, {"memory": 1}], {"CPU": 4}, "3 workers on 2 nodes"),
+        ([{"CPU": 8, "GPU": 2}, {"CPU": 4}], {"GPU": 1, "CPU": 1}, "2 workers on 1 node"),
+    ],
+)
+def test_a_frozen_model_takes_a_gpu_or_a_node(monkeypatch, nodes, share, workers):
+    monkeypatch.setattr(engine, "_nodes", lambda: nodes)
+    assert engine.device_share() == share
+    assert str(engine.workers(share)) == workers
+
+
+@pytest.mark.slow
+def test_an_extraction_on_a_cluster_with_gpus(tiny_onnx, tmp_path):
+    """Ray is told that one node has a GPU; the model does not find it and runs on the CPU of that node."""
+    images = write_drawings(tmp_path / "some")
+    with two_nodes(num_gpus=1) as nodes, taer.cluster(nodes.address):
+        assert str(engine.workers(engine.device_share())) == "1 worker on 1 node"
+        there = taer.extract(images, str(tiny_onnx), tmp_path / "there.safetensors")
+    here = taer.extract(images, str(tiny_onnx), tmp_path / "here.safetensors")
+    np.testing.assert_array_equal(there.train_x, here.train_x)
 
 
 @pytest.fixture

@@ -53,6 +53,22 @@ def test_chunks_order_sums_and_differences(data, per_class):
     assert_same(b + a, whole)
 
 
+@pytest.mark.parametrize("per_class", [False, True])
+def test_statistics_of_chunks(data, per_class):
+    X, y = data
+    chunks = [(X[start : start + 33], y[start : start + 33]) for start in range(0, len(X), 33)]
+    assert_same(ClassStatistics.of_chunks(chunks, y, per_class=per_class), collect(X, y, per_class))
+    with pytest.raises(ValueError, match="no rows"):
+        ClassStatistics.of_chunks([], y)
+
+
+def test_what_a_sum_does_not_touch_stays_bit_identical(data):
+    X, y = data
+    statistics = collect(X, y)
+    others = statistics + collect(X[y == 2], y[y == 2])
+    np.testing.assert_array_equal(np.delete(others.means, 2, axis=0), np.delete(statistics.means, 2, axis=0))
+
+
 def test_forgetting_is_as_if_never_seen(data):
     X, y = data
     assert_same(collect(X, y, per_class=True).forget(3), collect(X[y != 3], y[y != 3], per_class=True))

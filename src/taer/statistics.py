@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import numpy as np
@@ -67,61 +67,98 @@ class ClassStatistics:
         """The pooled covariance within classes, with the unbiased divisor ``n - classes``."""
         return self.scatter / max(1, self.n_samples - len(self.labels))
 
+    @classmethod
+    def of_chunks(
+        cls, chunks: Iterable[tuple[np.ndarray, np.ndarray]], labels: np.ndarray, *, per_class: bool = False
+    ) -> ClassStatistics:
+        """Statistics of rows that come in chunks; a chunk costs what it holds, however many ``labels`` there are."""
+        result: ClassStatistics | None = None
+        for X, y in chunks:
+            if result is None:
+                result = cls(X.shape[1], per_class=per_class)._with_room_for(np.unique(labels))
+            result._take_in(cls._of_rows(X, y, per_class))
+        if result is None:
+            raise ValueError("there are no rows")
+        return result._without(result.labels[result.counts == 0])
+
     def update(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Count the rows of ``X`` in."""
+        merged = self + self._of_rows(X, y, self.per_class)
+        self.__dict__.update(vars(merged))
+        return self
+
+    @classmethod
+    def _of_rows(cls, X: np.ndarray, y: np.ndarray, per_class: bool) -> ClassStatistics:
         order = np.argsort(y, kind="stable")
         rows = X[order].astype(np.float64)
         labels, starts, counts = np.unique(y[order], return_index=True, return_counts=True)
         means = np.add.reduceat(rows, starts, axis=0) / counts[:, None]
         rows -= np.repeat(means, counts, axis=0)
-        chunk = ClassStatistics(X.shape[1], per_class=self.per_class)
-        chunk.labels, chunk.counts, chunk.means = labels.astype(np.int64), counts.astype(np.float64), means
-        if self.per_class:
+        result = cls(X.shape[1], per_class=per_class)
+        result.labels, result.counts, result.means = labels.astype(np.int64), counts.astype(np.float64), means
+        if per_class:
             parts = np.split(rows, starts[1:])
-            chunk.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
-            chunk.scatter = np.sum(list(chunk.scatters.values()), axis=0)
+            result.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
+            result.scatter = np.sum(list(result.scatters.values()), axis=0)
         else:
-            chunk.scatter = rows.T @ rows
-        merged = self + chunk
-        self.__dict__.update(vars(merged))
-        return self
+            result.scatter = rows.T @ rows
+        return result
 
     def __add__(self, other: ClassStatistics) -> ClassStatistics:
-        return self._combine(other, +1)
+        self._check_fits(other)
+        return self._with_room_for(other.labels)._take_in(other)
+
+    def _with_room_for(self, labels: np.ndarray) -> ClassStatistics:
+        """A copy that knows these classes, too, as yet without samples."""
+        result = ClassStatistics(self.means.shape[1], per_class=self.per_class)
+        result.labels = np.union1d(self.labels, labels)
+        at = np.searchsorted(result.labels, self.labels)
+        result.counts = np.zeros(len(result.labels))
+        result.means = np.zeros((len(result.labels), self.means.shape[1]))
+        result.counts[at], result.means[at] = self.counts, self.means
+        result.scatter, result.scatters = self.scatter, dict(self.scatters)
+        return result
+
+    def _take_in(self, other: ClassStatistics) -> Self:
+        """Add in place statistics of classes that are all known."""
+        at = np.searchsorted(self.labels, other.labels)
+        before, total = self.counts[at], self.counts[at] + other.counts
+        # The scatter of a union has one more rank per class: of the distance between the two means.
+        weights = np.sqrt(before * other.counts / total)
+        both = np.flatnonzero(before)
+        between = weights[both, None] * (self.means[at[both]] - other.means[both])
+        self.scatter = self.scatter + (other.scatter + between.T @ between)
+        if self.per_class:
+            shifts = dict(zip(other.labels[both].tolist(), between, strict=True))
+            for label, scatter in other.scatters.items():
+                if label in shifts:
+                    scatter = self.scatters[label] + (scatter + np.outer(shifts[label], shifts[label]))
+                self.scatters[label] = scatter
+        sums = before[:, None] * self.means[at] + other.counts[:, None] * other.means
+        self.counts[at], self.means[at] = total, sums / total[:, None]
+        return self
 
     def __sub__(self, other: ClassStatistics) -> ClassStatistics:
         """The statistics without those of ``other``, which must be part of them."""
-        return self._combine(other, -1)
+        self._check_fits(other)
+        at = np.searchsorted(self.labels, other.labels)
+        result = self._with_room_for(other.labels)
+        if len(result.labels) > len(self.labels) or (self.counts[at] < other.counts).any():
+            raise ValueError("more samples are taken away than there are")
+        before, total = self.counts[at], self.counts[at] - other.counts
+        safe = np.where(total > 0, total, 1)
+        rest = (before[:, None] * self.means[at] - other.counts[:, None] * other.means) / safe[:, None]
+        between = np.sqrt(total * other.counts / before)[:, None] * (rest - other.means)
+        result.scatter = self.scatter - (other.scatter + between.T @ between)
+        for label, shift in zip(other.labels.tolist(), between, strict=True):
+            if self.per_class:
+                result.scatters[label] = self.scatters[label] - (other.scatters[label] + np.outer(shift, shift))
+        result.counts[at], result.means[at] = total, rest
+        return result._without(result.labels[result.counts == 0])
 
-    def _combine(self, other: ClassStatistics, sign: int) -> ClassStatistics:
+    def _check_fits(self, other: ClassStatistics) -> None:
         if self.means.shape[1] != other.means.shape[1] or self.per_class != other.per_class:
             raise ValueError("only statistics of the same width and kind can be combined")
-        result = ClassStatistics(self.means.shape[1], per_class=self.per_class)
-        result.labels = np.union1d(self.labels, other.labels)
-        counts = np.zeros((2, len(result.labels)))
-        means = np.zeros((2, len(result.labels), self.means.shape[1]))
-        for i, part in enumerate((self, other)):
-            at = np.searchsorted(result.labels, part.labels)
-            counts[i, at], means[i, at] = part.counts, part.means
-        total = counts[0] + sign * counts[1]
-        if (total < 0).any():
-            raise ValueError("more samples are taken away than there are")
-        safe = np.where(total > 0, total, 1)
-        result.counts = total
-        result.means = (counts[0, :, None] * means[0] + sign * counts[1, :, None] * means[1]) / safe[:, None]
-        # The scatter of a union has one more rank per class: of the distance between the two means.
-        joined = safe if sign > 0 else np.where(counts[0] > 0, counts[0], 1)
-        base, taken = (counts[0], counts[1]) if sign > 0 else (total, counts[1])
-        reference = means[0] if sign > 0 else result.means
-        between = np.sqrt(base * taken / joined)[:, None] * (reference - means[1])
-        result.scatter = self.scatter + sign * (other.scatter + between.T @ between)
-        if self.per_class:
-            for i, label in enumerate(result.labels.tolist()):
-                zero = np.zeros_like(self.scatter)
-                own, others = self.scatters.get(label, zero), other.scatters.get(label, zero)
-                shift = np.outer(between[i], between[i])
-                result.scatters[label] = own + sign * (others + shift) if label in other.scatters else own
-        return result._without(result.labels[total == 0])
 
     def forget(self, label: int) -> ClassStatistics:
         """The statistics as if the class had never been seen."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,6 +17,9 @@ from taer.heads._rows import SelectedRows
 from taer.heads._validation import row_chunks
 from taer.heads.base import Head, Task, log_sum_exp, softmax
 from taer.statistics import ClassStatistics
+
+if TYPE_CHECKING:
+    from taer.engine import Shared
 
 NORMALISATIONS = ("none", "l2", "sqrt-l2")
 _CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of work
@@ -122,20 +125,17 @@ def _readable(X: Any, rows: slice) -> tuple[Any, slice]:
     return X, rows
 
 
-def _statistics_of(embedding: Any, X: Any, where: slice, numbers: np.ndarray) -> ClassStatistics:
+def _statistics_of(embedding: Shared, X: Any, where: slice, numbers: np.ndarray) -> ClassStatistics:
     """Statistics of one block, the same bits on every machine: hence one thread."""
     from taer.heads.sgd import one_blas_thread
 
-    head, statistics = embedding.value, None
-    first = where.start or 0
+    head, first = embedding.value, where.start or 0
+    chunks = (
+        (head._embed(X[first + rows.start : first + min(rows.stop, len(numbers))]), numbers[rows])
+        for rows in row_chunks(numbers, width=X.shape[1])
+    )
     with one_blas_thread():
-        for rows in row_chunks(numbers, width=X.shape[1]):
-            embedded = head._embed(X[first + rows.start : first + min(rows.stop, len(numbers))])
-            if statistics is None:
-                statistics = ClassStatistics(embedded.shape[1], per_class=head.per_class)
-            statistics.update(embedded, numbers[rows])
-    assert statistics is not None
-    return statistics
+        return ClassStatistics.of_chunks(chunks, numbers, per_class=head.per_class)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
