@@ -28,6 +28,7 @@ from taer.heads import HEADS, make_head
 from taer.heads.base import Head
 from taer.heads.sgd import one_blas_thread
 from taer.memory import Everything
+from taer.rows import Rows
 from taer.stream import Stream
 
 FORMAT = "taer-run/1"
@@ -95,7 +96,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     place = np.argsort(order)  # classes are renumbered in the order of learning
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
     head_bytes: list[int] = []
-    tests_x: list[np.ndarray] = []
+    tests_x: list[np.ndarray | Rows] = []
     tests_y: list[np.ndarray] = []
     by_task: list[np.ndarray] = []  # scores of each task's test samples, columns in the order of learning
     for t, task in enumerate(run.stream):
@@ -160,7 +161,7 @@ def _kept_bytes(head: Head) -> int:
 
 
 def _score_tests(
-    head: Head, tests: list[np.ndarray], before: list[np.ndarray], columns: np.ndarray
+    head: Head, tests: list[np.ndarray | Rows], before: list[np.ndarray], columns: np.ndarray
 ) -> list[np.ndarray]:
     """Scores of each test set; where old ones never change, only those of new classes are computed."""
     if not head.frozen_scores:

@@ -113,14 +113,16 @@ class ClassStatistics:
         joined = safe if sign > 0 else np.where(counts[0] > 0, counts[0], 1)
         base, taken = (counts[0], counts[1]) if sign > 0 else (total, counts[1])
         reference = means[0] if sign > 0 else result.means
-        between = np.sqrt(base * taken / joined)[:, None] * (reference - means[1])
+        both = np.flatnonzero(base * taken)
+        between = np.sqrt(base * taken / joined)[both, None] * (reference[both] - means[1, both])
         result.scatter = self.scatter + sign * (other.scatter + between.T @ between)
         if self.per_class:
-            for i, label in enumerate(result.labels.tolist()):
-                zero = np.zeros_like(self.scatter)
-                own, others = self.scatters.get(label, zero), other.scatters.get(label, zero)
-                shift = np.outer(between[i], between[i])
-                result.scatters[label] = own + sign * (others + shift) if label in other.scatters else own
+            result.scatters = {**other.scatters, **self.scatters}
+            apart = dict(zip(result.labels[both].tolist(), between, strict=True))
+            for label in self.scatters.keys() & other.scatters.keys():
+                shift = apart.get(label, np.zeros(len(self.scatter)))
+                change = other.scatters[label] + np.outer(shift, shift)
+                result.scatters[label] = self.scatters[label] + sign * change
         return result._without(result.labels[total == 0])
 
     def forget(self, label: int) -> ClassStatistics:

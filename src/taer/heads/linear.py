@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
@@ -59,8 +60,10 @@ class MappedHead(Head):
         codes = place[y]
         sums = np.zeros((len(classes), X.shape[1]))
         for rows in row_chunks(X):
-            members = codes[rows] == np.arange(len(classes))[:, None]
-            sums += members.astype(np.float64) @ X[rows].astype(np.float64)
+            members = np.flatnonzero(codes[rows] >= 0)
+            shape = len(classes), len(members)
+            onehot = csc_array((np.ones(len(members)), codes[rows][members], np.arange(len(members) + 1)), shape)
+            sums += onehot @ X[rows][members].astype(np.float64)
         means = sums / np.bincount(codes[codes >= 0], minlength=len(classes))[:, None]
         return (means - self.mean_) / self.scale_
 
