@@ -21,7 +21,7 @@ class MappedHead(Head):
 
     standardize: str = param(
         "scale",
-        "fixed map learned from the first task: subtract its mean, or also divide by its deviation",
+        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) deviation",
         options=("none", "center", "scale"),
     )
 
@@ -34,9 +34,11 @@ class MappedHead(Head):
         if self.standardize != "none":
             self.mean_ = sum(X[rows].sum(axis=0, dtype=np.float64) for rows in row_chunks(X)) / len(X)
         if self.standardize == "scale":
-            squares = (np.square(X[rows] - self.mean_).sum(axis=0) for rows in row_chunks(X))
-            deviation = np.sqrt(sum(squares) / len(X))
-            self.scale_ = np.where(deviation > 0, deviation, 1.0)
+            squares: Any = sum(np.square(X[rows] - self.mean_).sum(axis=0) for rows in row_chunks(X))
+            # As if so many more samples as there are features had the mean variance in each: a feature that is all
+            # but constant in a small first task need not be so in later ones.
+            variances = (squares + squares.mean() / len(X) * width) / (len(X) + width)
+            self.scale_ = np.sqrt(variances) if variances.any() else self.scale_
         # float64 stays, float16 is too short to learn in
         self.dtype_ = str(np.result_type(X.dtype, np.float32))
         # None where there is nothing to do: the loop maps every batch
