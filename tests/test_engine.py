@@ -267,21 +267,34 @@ def test_statistics_of_blocks_survive_the_death_of_a_node(nodes, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_large_file_is_opened_by_its_path(nodes, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "_SMALL", 1000)
-    save_features(small_features(), tmp_path / "set.safetensors")
-    features = taer.load_features(tmp_path / "set.safetensors")
+def test_small_features_are_sent_and_large_ones_opened_by_their_path(nodes, tmp_path, monkeypatch):
+    path = tmp_path / "set.safetensors"
+    save_features(small_features(), path)
+    (small,) = grid(epochs=2, seeds=1, methods=["slda"])
+    runs = {}
     with taer.cluster(nodes.address):
-        shared = engine.Shared(features)
-        (mapped,) = Parallel()([delayed(how_it_came)(shared)])
-        assert mapped == (str(tmp_path / "set.safetensors"), features.train_x[3].tolist())
-        (tmp_path / "set.safetensors").unlink()
-        with pytest.raises(OSError, match=r"set\.safetensors: not on .*a path that all nodes see"):
-            Parallel()([delayed(how_it_came)(shared)])
+        for name, size in (("sent", 1 << 30), ("opened", 1000)):
+            monkeypatch.setattr("taer.experiment._SMALL", size)
+            features = taer.load_features(path)
+            runs[name] = Run(class_stream(features, tasks=5, order=0), "slda")
+            assert results_of([runs[name]], tmp_path / name).keys() == {small.file_name}
+        path.rename(tmp_path / "elsewhere.safetensors")  # as if the nodes did not see it
+        with pytest.raises(ValueError, match=r"set\.safetensors.*is it on a path that all nodes see"):
+            results_of([runs["opened"]], tmp_path / "again")
+        monkeypatch.setattr("taer.experiment._SMALL", 1 << 30)
+        results_of([runs["sent"]], tmp_path / "again")
 
 
-def how_it_came(shared):
-    return str(shared.value.train_x.filename), shared.value.train_x[3].tolist()
+@pytest.mark.slow
+def test_a_head_learns_from_shards_on_the_nodes(nodes, tmp_path):
+    save_features(small_features(), tmp_path / "shards", shard_rows=70)
+    features = taer.load_features(tmp_path / "shards")
+    here = taer.SLDA().fit(features.train_x, features.train_y)
+    with taer.cluster(nodes.address):
+        there = taer.SLDA().fit(features.train_x, features.train_y)
+        for task in class_stream(features, tasks=5):
+            taer.SLDA().fit(task.X_train, task.y_train)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
 @pytest.mark.slow

@@ -7,14 +7,11 @@ cluster. Only this module knows Ray.
 
 from __future__ import annotations
 
-import hashlib
-import mmap
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +19,11 @@ from joblib import parallel_config, register_parallel_backend
 from joblib.parallel import ParallelBackendBase, SequentialBackend
 
 from taer.features.extras import require
+from taer.features.storage import MappedArray
 
 _BACKEND = "taer-ray"
 _RETRIES = 5  # of a piece of work whose worker or node died; one that kills its worker that often does it itself
 _SECONDS = 5  # until an address that does not answer is given up
-_SMALL = 1 << 30  # bytes of a mapped array that is sent to the nodes; a larger one is opened there by its path
 _connected = False
 
 
@@ -55,7 +52,6 @@ def cluster(address: str | None = None) -> Iterator[None]:
     joins = not ray.is_initialized()  # else the caller is connected already, and stays so
     if joins:
         _connect(ray, address)
-    ray.util.register_serializer(np.memmap, serializer=_packed, deserializer=_unpacked)
     register_parallel_backend(_BACKEND, _RayTasks)
     _connected = True
     try:
@@ -141,26 +137,47 @@ def _nodes() -> list[dict[str, float]]:
 
 
 class Shared:
-    """A value that many pieces of work need: on a cluster it travels to each node once, not with each of them."""
+    """A value that many pieces of work need: on a cluster it travels to each node once, not with each of them.
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self._reference: Any = None
+    Arrays in files travel as their content, or ``by_path``, which all nodes must then see.
+    """
+
+    def __init__(self, value: Any = None, *, by_path: bool = False, reference: Any = None) -> None:
+        self._value, self._by_path, self._reference = value, by_path, reference
+
+    @property
+    def value(self) -> Any:
+        if self._value is None:
+            import ray
+
+            try:
+                self._value = ray.get(self._reference)  # arrays are views of the node's own store
+            except ray.exceptions.RaySystemError as error:  # what was sent cannot be opened here
+                reason = str(error).strip().partition("\n")[0].removeprefix("System error: ")
+                raise ValueError(f"{socket.gethostname()}: {reason}; is it on a path that all nodes see?") from None
+        return self._value
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         if not on_cluster():
-            return Shared, (self.value,)
+            return Shared, (self._value,)
+        if self._reference is None:
+            self._reference = self._put()
+        return _received, (self._reference,)
+
+    def _put(self) -> Any:
         import ray
 
-        if self._reference is None:
-            self._reference = ray.put(self.value)
-        return _received, (self._reference,)
+        if self._by_path:
+            return ray.put(self._value)
+        ray.util.register_serializer(MappedArray, serializer=np.asarray, deserializer=np.asarray)
+        try:
+            return ray.put(self._value)
+        finally:
+            ray.util.deregister_serializer(MappedArray)
 
 
 def _received(reference: Any) -> Shared:
-    import ray
-
-    return Shared(ray.get(reference))  # arrays are views of the node's own store
+    return Shared(reference=reference)
 
 
 class _RayTasks(ParallelBackendBase):
@@ -219,38 +236,3 @@ class _RayTasks(ParallelBackendBase):
 
 def _call(func: Callable[[], Any]) -> Any:
     return func()
-
-
-class _File(NamedTuple):
-    """A mapped array by its file, which must be the same on every node."""
-
-    path: str
-    offset: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    size: int
-    beginning: str
-
-
-def _packed(array: np.memmap[Any, Any]) -> np.ndarray | _File:
-    whole = isinstance(array.base, mmap.mmap)  # a part of one no longer knows where it begins
-    if not whole or array.nbytes <= _SMALL:
-        return np.asarray(array)
-    path = str(array.filename)
-    return _File(path, array.offset, array.dtype, array.shape, os.path.getsize(path), _beginning(path))
-
-
-def _unpacked(packed: np.ndarray | _File) -> np.ndarray:
-    if not isinstance(packed, _File):
-        return packed
-    path, where = packed.path, socket.gethostname()
-    if not os.path.isfile(path):
-        raise ValueError(f"{path}: not on {where}; a large feature file must lie on a path that all nodes see")
-    if (os.path.getsize(path), _beginning(path)) != (packed.size, packed.beginning):
-        raise ValueError(f"{path}: another file on {where} than where the grid was started")
-    return np.memmap(path, packed.dtype, "r", packed.offset, packed.shape)
-
-
-def _beginning(path: str) -> str:
-    with Path(path).open("rb") as file:
-        return hashlib.sha256(file.read(1 << 20)).hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 import os
 import platform
 import sys
@@ -25,13 +26,16 @@ import numpy as np
 
 from taer import __version__, metrics
 from taer.engine import Shared, on_cluster
+from taer.features import FeatureSet
 from taer.heads import HEADS, make_head
 from taer.heads.base import Head
 from taer.heads.sgd import one_blas_thread
 from taer.memory import Everything
+from taer.rows import Rows
 from taer.stream import Stream
 
 FORMAT = "taer-run/1"
+_SMALL = 1 << 30  # bytes of features that are sent to the nodes of a cluster; larger ones are opened there
 Result = dict[str, Any]
 
 
@@ -96,7 +100,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     place = np.argsort(order)  # classes are renumbered in the order of learning
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
     head_bytes: list[int] = []
-    tests_x: list[np.ndarray] = []
+    tests_x: list[np.ndarray | Rows] = []
     tests_y: list[np.ndarray] = []
     by_task: list[np.ndarray] = []  # scores of each task's test samples, columns in the order of learning
     for t, task in enumerate(run.stream):
@@ -161,7 +165,7 @@ def _kept_bytes(head: Head) -> int:
 
 
 def _score_tests(
-    head: Head, tests: list[np.ndarray], before: list[np.ndarray], columns: np.ndarray
+    head: Head, tests: list[np.ndarray | Rows], before: list[np.ndarray], columns: np.ndarray
 ) -> list[np.ndarray]:
     """Scores of each test set; where old ones never change, only those of new classes are computed."""
     if not head.frozen_scores:
@@ -204,7 +208,7 @@ def run_grid(
             tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
             yield run, _kept(folder, run, execute(run, tell)), False
         return
-    features = {id(run.stream.features): Shared(run.stream.features) for run in missing}
+    features = {id(run.stream.features): _shared(run.stream.features) for run in missing}
     calls = (
         delayed(_numbered)(
             number, features[id(run.stream.features)], run.stream.tasks, run.method, run.params, run.seed
@@ -213,6 +217,11 @@ def run_grid(
     )
     for number, result in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
         yield missing[number], _kept(folder, missing[number], result), False
+
+
+def _shared(features: FeatureSet) -> Shared:
+    bytes_in_all = sum(math.prod(x.shape) * x.dtype.itemsize for x in (features.train_x, features.test_x))
+    return Shared(features, by_path=bytes_in_all > _SMALL)
 
 
 def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result]:

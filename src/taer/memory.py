@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import numpy as np
 
-_WINDOW = 256  # samples of the stream looked at in one go
 _KEYS = 1 << 20  # random keys drawn in one go
 
 
@@ -157,38 +156,38 @@ class GreedyBalanced(Memory):
     def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
         labels = np.union1d(self.known, offer.y)
         codes = np.searchsorted(labels, np.concatenate([self.y, offer.y]))
-        seen = np.isin(labels, self.known)
+        seen = np.isin(labels, self.known).tolist()
         slots: list[list[int]] = [[] for _ in labels]  # per class, the numbers of its samples
-        for number in range(len(self)):
-            slots[codes[number]].append(number)
-        counts = np.array([len(members) for members in slots])
+        for number, code in enumerate(codes[: len(self)].tolist()):
+            slots[code].append(number)
+        counts, held = np.array([len(members) for members in slots]), len(self)
+        quota, may_enter = self.capacity / max(1, sum(seen)), [True] * len(labels)
 
         def evict() -> None:
             fullest = np.flatnonzero(counts == counts.max())
             largest = fullest[rng.integers(len(fullest))]
             slots[largest].pop(rng.integers(counts[largest]))
             counts[largest] -= 1
+            may_enter[largest] = True
 
-        while counts.sum() > self.capacity:  # the capacity was lowered
+        while held > self.capacity:  # the capacity was lowered
             evict()
-        number, end, total = len(self), len(codes), counts.sum()
-        while number < end and self.capacity:
-            window = codes[number : number + _WINDOW]
-            wanted = (counts < self.capacity / max(1, seen.sum())) | ~seen
-            hits = np.flatnonzero(wanted[window])
-            if not len(hits):
-                number += len(window)
+            held -= 1
+        for number, code in enumerate(codes[len(self) :].tolist() if self.capacity else (), len(self)):
+            if not may_enter[code]:
                 continue
-            number += hits[0]
-            code = codes[number]
-            seen[code] = True
-            if total >= self.capacity:
+            if seen[code] and counts[code] >= quota:
+                may_enter[code] = False  # and so it stays while no sample of it is evicted: the quota only shrinks
+                continue
+            if not seen[code]:
+                seen[code] = True
+                quota = self.capacity / sum(seen)
+            if held >= self.capacity:
                 evict()
-                total -= 1
+                held -= 1
             slots[code].append(number)
             counts[code] += 1
-            total += 1
-            number += 1
+            held += 1
         self.known = labels
         return np.sort(np.concatenate([np.array(members, np.int64) for members in slots]))
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from taer.features import FeatureSet
+from taer.rows import Rows, select
 
 # The order of iCaRL's public code, kept by GDumb and PODNet; for data sets of 100 classes.
 _ICARL = (
@@ -21,12 +22,12 @@ NAMED_ORDERS = ("1993", "icarl")
 
 @dataclass(frozen=True)
 class TaskData:
-    """The samples of one task."""
+    """The samples of one task; features that lie in files are read only where they are indexed."""
 
     classes: tuple[int, ...]
-    X_train: np.ndarray
+    X_train: np.ndarray | Rows
     y_train: np.ndarray
-    X_test: np.ndarray
+    X_test: np.ndarray | Rows
     y_test: np.ndarray
 
 
@@ -51,9 +52,9 @@ class Stream:
             test = np.flatnonzero(np.isin(self.features.test_y, classes))
             yield TaskData(
                 classes,
-                self.features.train_x[train],
+                select(self.features.train_x, train),
                 np.asarray(self.features.train_y[train]),
-                self.features.test_x[test],
+                select(self.features.test_x, test),
                 np.asarray(self.features.test_y[test]),
             )
 

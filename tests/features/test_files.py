@@ -107,10 +107,15 @@ def test_files_of_another_kind(tmp_path):
         ("a.txt", "ends in .safetensors or .npz"),
         ("b.npz", "lacks y_train, X_test, y_test"),
         ("missing.npz", "no such file"),
-        (".", "lacks X_train.npy"),
+        (".", "a.safetensors: not a feature file"),
     ]:
         with pytest.raises(ValueError, match=message):
             taer.load_features(tmp_path / name)
+
+
+def test_a_folder_with_nothing_of_ours(tmp_path):
+    with pytest.raises(ValueError, match=r"lacks X_train\.npy"):
+        taer.load_features(tmp_path)
 
 
 def test_npz_never_unpickles(tmp_path):

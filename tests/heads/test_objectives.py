@@ -189,6 +189,16 @@ def test_standardisation_makes_scale_and_offset_irrelevant(tasks):
     )
 
 
+def test_deviations_are_shrunk_as_by_one_sample_a_feature():
+    X, y = blobs(2, 20)
+    X[:, 0] = 3.0  # constant in the first task, but perhaps not in later ones
+    n, width = X.shape
+    head = taer.TaER(random_state=0).partial_fit(X, y)
+    variances = (n * X.var(axis=0) + width * X.var(axis=0).mean()) / (n + width)
+    np.testing.assert_allclose(head.scale_, np.sqrt(variances))
+    assert head.scale_[0] > 0.4
+
+
 def test_constant_features_do_no_harm():
     X, y = blobs(2, 20)
     X[:, 0] = 3.0
@@ -202,7 +212,7 @@ def test_new_columns_start_where_init_says(init, tasks):
     X, y = tasks[0]
     head = taer.TaER(init=init, lr=1e-12, random_state=0).partial_fit(X, y)
     columns = head.coef_ * head.scale_
-    means = np.array([(X[y == c] - X.mean(0)).mean(0) / X.std(0) for c in (1, 4)])
+    means = np.array([(X[y == c] - X.mean(0)).mean(0) / head.scale_ for c in (1, 4)])
     if init == "zero":
         np.testing.assert_allclose(columns, 0, atol=1e-9)
     elif init == "uniform":

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
     from taer.features import FeatureSet
     from taer.heads import Head
+    from taer.rows import Rows
 
 Model = Annotated[Path, typer.Argument(help="A saved head.")]
-Features = Annotated[Path, typer.Argument(help="A feature file, .safetensors or .npz.")]
+Features = Annotated[
+    str, typer.Argument(help="A feature file, a folder of shards, or the address of one (s3://…).")
+]
 Classes = Annotated[
     str | None,
     typer.Option(
@@ -170,18 +173,20 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
     """One task, saved and summed up in a line."""
     import numpy as np
 
+    from taer.rows import select
+
     chosen = _chosen(data, classes)
     names = np.array(data.classes)
     rows = np.flatnonzero(np.isin(data.train_y, chosen))
     if not len(rows):
         raise ValueError(f"{data.name}: no training samples of these classes")
-    head.partial_fit(data.train_x[rows], _as_known(names[data.train_y[rows]], head))
+    head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
     head.save(out)
     known = np.isin(names[data.test_y], head.classes_.astype(str))
     print(f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}", end="")
     if known.any():
         test = np.flatnonzero(known)
-        right = head.predict(data.test_x[test]).astype(str) == names[data.test_y[test]]
+        right = head.predict(select(data.test_x, test)).astype(str) == names[data.test_y[test]]
         print(
             f"; accuracy on the {len(test)} test samples of its {len(head.classes_)} classes "
             f"{100 * right.mean():.2f} %",
@@ -220,13 +225,13 @@ def _as_known(names: np.ndarray, head: Head) -> np.ndarray:
         raise ValueError(f"the head's labels are {head.classes_.dtype} and the file's are names") from None
 
 
-def _rows(path: Path) -> tuple[np.ndarray, list[str] | None]:
+def _rows(path: Path) -> tuple[np.ndarray | Rows, list[str] | None]:
     """Samples of a file, and their class names if it has them."""
     import numpy as np
 
     from taer.features import load_features
 
-    if path.suffix in (".safetensors", ".npz"):
+    if path.suffix in (".safetensors", ".npz") or path.is_dir():
         data = load_features(path)
         return data.test_x, [data.classes[label] for label in data.test_y]
     if not path.is_file():

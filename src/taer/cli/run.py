@@ -29,8 +29,10 @@ class Format(StrEnum):
 @app.command()
 def run(
     features: Annotated[
-        Path | None,
-        typer.Argument(help="A feature file, .safetensors or .npz; the embedded default if not given."),
+        str | None,
+        typer.Argument(
+            help="A feature file, a folder of shards, or the address of one (s3://…); the embedded default if not given."
+        ),
     ] = None,
     methods: Annotated[
         str, typer.Option(help="Heads by name, separated by commas, or 'all'; see 'taer methods'.")
@@ -263,7 +265,11 @@ def methods() -> None:
 
 
 @app.command()
-def info(features: Annotated[Path | None, typer.Argument(help="A feature file.")] = None) -> None:
+def info(
+    features: Annotated[
+        str | None, typer.Argument(help="A feature file, a folder of shards, or an address.")
+    ] = None,
+) -> None:
     """Describe a feature file: sizes, classes, mean feature norm, provenance."""
     import numpy as np
 

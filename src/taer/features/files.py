@@ -3,7 +3,8 @@
 The project's own format is one ``.safetensors`` file with the tensors ``train.x`` (n × d, floating),
 ``train.y`` (int64), ``test.x``, ``test.y`` and a header of strings: ``format`` = ``taer-features/1``,
 ``dataset``, ``backbone``, ``classes`` (a JSON list of names), and where the features came from
-(``preprocess``, ``weights``, ``created``, ``licence``). It is memory-mapped and never executes anything.
+(``preprocess``, ``weights``, ``created``, ``licence``). It is memory-mapped and never executes anything. A
+folder of such files is one feature set in shards, in the order of their names; see :mod:`taer.features.shards`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from taer.features.storage import MappedArray, is_address, is_folder, local_path
+from taer.rows import Rows
+
 FORMAT = "taer-features/1"
 _TENSORS = ("train.x", "train.y", "test.x", "test.y")
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32}
@@ -29,6 +33,8 @@ _CHUNK = 1 << 22  # values looked at in one go
 @dataclass(frozen=True)
 class FeatureSet:
     """Training and test features of a data set, with labels ``0 … len(classes) - 1``.
+
+    The features are arrays, memory-mapped ones, or :class:`~taer.rows.Rows`, of which only what is indexed is read.
 
     Examples
     --------
@@ -40,9 +46,9 @@ class FeatureSet:
     4
     """
 
-    train_x: np.ndarray
+    train_x: np.ndarray | Rows
     train_y: np.ndarray
-    test_x: np.ndarray
+    test_x: np.ndarray | Rows
     test_y: np.ndarray
     classes: tuple[str, ...]
     meta: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +100,8 @@ def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
 
     A ``.safetensors`` file is the project's own format. An ``.npz`` file has the arrays ``X_train, y_train,
     X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
-    ``label`` and ``split`` (train or test). In all three the labels may be names.
+    ``label`` and ``split`` (train or test). In all three the labels may be names. A folder of ``.safetensors``
+    files is one set in shards. An address that fsspec knows (``s3://…``) is copied to a local cache first.
 
     Examples
     --------
@@ -104,27 +111,33 @@ def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
     ('sketches100', 100, 8000, 2000)
     """
     from taer.features import arrays
+    from taer.features.shards import find_shards, read_shards
 
     if path is None:
-        return _read_safetensors(Path(__file__).parent / "data" / "sketches100.safetensors")
-    path = Path(path)
-    if path.is_dir():
-        return arrays.read_npy(path)
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file" if not path.exists() else f"{path}: not a file")
-    readers = {
-        ".safetensors": _read_safetensors,
-        ".npz": arrays.read_npz,
-        ".npy": arrays.read_npy,
-        ".parquet": arrays.read_parquet,
-    }
-    if path.suffix not in readers:
-        raise ValueError(f"{path}: a feature file ends in {' or '.join(readers)}")
-    return readers[path.suffix](path)
+        return _read_safetensors(str(Path(__file__).parent / "data" / "sketches100.safetensors"))
+    address = str(path)
+    if is_folder(address):
+        if shards := find_shards(address):
+            return read_shards(address, shards)
+        if is_address(address):
+            raise ValueError(f"{address}: a folder without .safetensors files")
+        return arrays.read_npy(Path(address))
+    suffix = Path(address).suffix
+    readers = {".npz": arrays.read_npz, ".npy": arrays.read_npy, ".parquet": arrays.read_parquet}
+    here = Path(local_path(address))
+    if not here.is_file():
+        raise ValueError(f"{address}: no such file" if not here.exists() else f"{address}: not a file")
+    if suffix == ".safetensors":
+        return _read_safetensors(address)
+    if suffix not in readers:
+        raise ValueError(f"{address}: a feature file ends in .safetensors or {' or '.join(readers)}")
+    return readers[suffix](here)
 
 
-def save_features(features: FeatureSet, path: str | os.PathLike[str]) -> None:
+def save_features(features: FeatureSet, path: str | os.PathLike[str], *, shard_rows: int | None = None) -> None:
     """Write a feature set in the project's format; the file appears whole or not at all.
+
+    With ``shard_rows``, ``path`` is a folder of shards with at most so many rows each.
 
     Examples
     --------
@@ -135,16 +148,22 @@ def save_features(features: FeatureSet, path: str | os.PathLike[str]) -> None:
     ...     len(taer.load_features(folder + "/copy.safetensors").train_x)
     8000
     """
+    if shard_rows is not None:
+        from taer.features.shards import save_shards
+
+        save_shards(features, Path(path), shard_rows)
+        return
+    write_rows(features, Path(path), range(len(features.train_y)), range(len(features.test_y)))
+
+
+def write_rows(features: FeatureSet, path: Path, train: range, test: range) -> None:
+    """Write some of the training and some of the test samples to a feature file."""
     arrays = (features.train_x, features.train_y, features.test_x, features.test_y)
-    write_feature_file(
-        Path(path),
-        features.meta,
-        features.classes,
-        {
-            name: (array.shape, array.dtype, _row_chunks(array))
-            for name, array in zip(_TENSORS, arrays, strict=True)
-        },
-    )
+    tensors: dict[str, Tensor] = {
+        name: ((len(rows), *array.shape[1:]), array.dtype, _row_chunks(array, rows))
+        for name, array, rows in zip(_TENSORS, arrays, (train, train, test, test), strict=True)
+    }
+    write_feature_file(path, features.meta, features.classes, tensors)
 
 
 Tensor = tuple[tuple[int, ...], np.dtype[Any], Iterable[np.ndarray]]
@@ -185,12 +204,12 @@ def write_feature_file(
         partial.unlink(missing_ok=True)
 
 
-def read_header(path: Path) -> dict[str, str]:
+def read_header(path: str | os.PathLike[str]) -> dict[str, str]:
     """The strings of a feature file's header, without looking at its tensors."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:  # checks sizes, offsets and truncation
+        with safe_open(local_path(str(path)), framework="numpy") as file:  # checks sizes, offsets and truncation
             meta = dict(file.metadata() or {})
             names = set(file.keys())
     except SafetensorError as error:
@@ -202,26 +221,33 @@ def read_header(path: Path) -> dict[str, str]:
     return meta
 
 
-def _row_chunks(array: np.ndarray) -> Iterator[np.ndarray]:
-    step = max(1, _CHUNK // max(1, int(np.prod(array.shape[1:]))))
-    for start in range(0, len(array), step):
-        yield array[start : start + step]
+def _row_chunks(array: np.ndarray | Rows, rows: range | None = None) -> Iterator[np.ndarray]:
+    rows = range(len(array)) if rows is None else rows
+    step = max(1, _CHUNK // max(1, math.prod(array.shape[1:])))
+    for start in range(rows.start, rows.stop, step):
+        yield array[start : min(start + step, rows.stop)]
 
 
-def _read_safetensors(path: Path) -> FeatureSet:
+def _read_safetensors(path: str) -> FeatureSet:
     meta = read_header(path)
+    train_x, train_y, test_x, test_y = mapped_tensors(path)
+    classes, meta = split_header(path, meta)
+    return FeatureSet(train_x, train_y, test_x, test_y, classes=classes, meta=meta, name=Path(path).stem)
+
+
+def split_header(path: str, meta: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The names of the classes, and what else a header says."""
     try:
-        classes = tuple(json.loads(meta["classes"]))
+        classes = tuple(map(str, json.loads(meta["classes"])))
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path}: the header has no JSON list of class names") from None
-    train_x, train_y, test_x, test_y = _mapped(path)
-    meta = {key: value for key, value in meta.items() if key not in ("format", "classes")}
-    return FeatureSet(train_x, train_y, test_x, test_y, classes=tuple(map(str, classes)), meta=meta, name=path.stem)
+    return classes, {key: value for key, value in meta.items() if key not in ("format", "classes")}
 
 
-def _mapped(path: Path) -> list[np.ndarray]:
+def mapped_tensors(path: str) -> list[np.ndarray]:
     """The four tensors as read-only views of the file; safetensors' own reader copies them into memory."""
-    with path.open("rb") as file:
+    address = path if is_address(path) else os.path.abspath(path)  # other processes may be elsewhere
+    with open(local_path(address), "rb") as file:
         header_size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(header_size))
     arrays: list[np.ndarray] = []
@@ -229,8 +255,6 @@ def _mapped(path: Path) -> list[np.ndarray]:
         entry = header[name]
         if entry["dtype"] not in _DTYPES:
             raise ValueError(f"{path}: {name} has type {entry['dtype']}; expected one of {', '.join(_DTYPES)}")
-        if 0 in entry["shape"]:
-            raise ValueError(f"{path}: {name} is empty")
         start = 8 + header_size + entry["data_offsets"][0]
-        arrays.append(np.memmap(path, _DTYPES[entry["dtype"]], "r", start, tuple(entry["shape"])))
+        arrays.append(MappedArray.open(address, _DTYPES[entry["dtype"]], start, tuple(entry["shape"])))
     return arrays

@@ -37,6 +37,12 @@ class Task:
     def n_classes(self) -> int:
         return len(self.current) + len(self.old)
 
+    def members(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Each class of this task, with the numbers of its samples."""
+        order = np.argsort(self.y, kind="stable")
+        ends = np.searchsorted(self.y[order], self.current, side="right")
+        yield from zip(self.current.tolist(), np.split(order, ends[:-1]), strict=True)
+
     def reseat(self, rows: np.ndarray) -> np.ndarray:
         """Rows of the classes known before, moved to their new positions; zeros for new classes."""
         grown = np.zeros((self.n_classes, *rows.shape[1:]), rows.dtype)

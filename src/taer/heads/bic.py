@@ -9,13 +9,13 @@ import numpy as np
 from scipy.optimize import minimize
 
 from taer.heads._params import param
-from taer.heads._rows import SelectedRows
 from taer.heads.base import Task, log_sum_exp, softmax
 from taer.heads.distillation import TEMPERATURE, Blocks
 from taer.heads.sgd import Batch, Plan, Samples
 from taer.heads.softmax import SoftmaxHead, cross_entropy_gradient
 from taer.heads.union import UnionHead
 from taer.memory import POLICIES
+from taer.rows import SelectedRows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -70,6 +70,7 @@ def _gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
     known = np.isfinite(difference)
     by_logits = np.where(known, difference, 0) * (2 * batch.weight[first] / known.sum(axis=1))[:, None]
     for part in (current, second):
-        cross_entropy_gradient(scores[part], batch.constants["target"][part], batch.weight[part])
+        target, weight = batch.constants["target"][part], batch.weight[part]
+        scores[part] = cross_entropy_gradient(scores[part], target, weight)
     scores[first] = by_logits
     return scores

@@ -22,11 +22,11 @@ class Blocks:
 
     def softmax(self, scores: np.ndarray) -> np.ndarray:
         """Softmax of each block, columns in the order of ``self.columns``; overwrites nothing."""
-        scores = scores[:, self.columns]
-        scores -= np.repeat(np.maximum.reduceat(scores, self.starts, axis=1), self.sizes, axis=1)
-        np.exp(scores, out=scores)
-        scores /= np.repeat(np.add.reduceat(scores, self.starts, axis=1), self.sizes, axis=1)
-        return scores
+        by_class = scores.T[self.columns]
+        by_class -= np.repeat(np.maximum.reduceat(by_class, self.starts, axis=0), self.sizes, axis=0)
+        np.exp(by_class, out=by_class)
+        by_class /= np.repeat(np.add.reduceat(by_class, self.starts, axis=0), self.sizes, axis=0)
+        return by_class.T
 
     def distillation(self, scores: np.ndarray, teacher: np.ndarray, temperature: float) -> np.ndarray:
         """``softmax(scores / T) - softmax(teacher / T)`` in each block: the gradient of ``T·Σ KL``."""

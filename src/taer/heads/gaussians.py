@@ -24,12 +24,15 @@ from taer.heads.statistical import (
     log_losses,
     normalised,
     shrunk,
+    trial_samples,
 )
+from taer.statistics import ClassStatistics
 
 PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # nu0 / width: how much the identity weighs in the shared covariance
 STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # nu / width: how much the shared covariance weighs in that of a class
 FEWEST_CLASSES = 5  # with fewer, what is best in the first task says little about later ones
 FOLDS = 5
+_MANY = 8192  # samples of a class read in one go
 _ROWS = 2048  # scored in one go, whatever the number of classes: products of one shape round alike
 
 
@@ -65,7 +68,8 @@ class GaussianHead(StatisticsHead):
     def _fix_embedding(self, X: Any, task: Task) -> None:
         super()._fix_embedding(X, task)
         width, rank = X.shape[1], min(self.rank, X.shape[1])
-        chosen = choose(X[np.arange(len(X))], np.searchsorted(task.current, task.y), self.normalize)
+        samples, labels = trial_samples(X, task.y)
+        chosen = choose(samples, np.unique(labels, return_inverse=True)[1], self.normalize)
         self.normalize_, self.prior_, self.strength_, self.temperature_ = chosen
         self.coef_, self.intercept_ = np.zeros((0, width)), np.zeros(0)
         self.centres_ = np.zeros((0, width), np.float32)
@@ -90,23 +94,37 @@ class GaussianHead(StatisticsHead):
         self.coef_[task.current], self.intercept_[task.current] = columns, offsets
         factor = np.linalg.cholesky(covariance)
         means = self.statistics_.means[np.argsort(self._arrival)]
-        for position in task.current:
-            scatter_rows = self._embed(X[np.flatnonzero(task.y == position)])
-            self._set_shape(position, scatter_rows, means[position], factor)
+        for position, members in task.members():
+            self._set_shape(position, len(members), *self._centred(X, members), means[position], factor)
         self.block_[task.current] = len(self.betas_)
         self.factors_ = np.concatenate([self.factors_, factor[None].astype(np.float32)])
         self.betas_ = np.append(self.betas_, beta)
 
-    def _set_shape(self, position: int, rows: np.ndarray, mean: np.ndarray, factor: np.ndarray) -> None:
-        space = whitened(rows - rows.mean(axis=0), factor)
+    def _centred(self, X: Any, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Samples of a class about their mean, or as few rows with the same scatter; and the mean."""
+        if len(members) <= _MANY:
+            rows = self._embed(X[members])
+            return rows - rows.mean(axis=0), rows.mean(axis=0)
+        statistics = ClassStatistics(X.shape[1])
+        for start in range(0, len(members), _MANY):
+            rows = self._embed(X[members[start : start + _MANY]])
+            statistics.update(rows, np.zeros(len(rows), np.int64))
+        directions, spectrum = eigen(statistics.scatter)
+        return np.sqrt(spectrum)[:, None] * directions, statistics.means[0]
+
+    def _set_shape(
+        self, position: int, n: int, centred: np.ndarray, centre: np.ndarray, mean: np.ndarray, factor: np.ndarray
+    ) -> None:
+        """The covariance of a class, of which ``n`` samples around ``centre`` are new; ``mean`` is that of all."""
+        space = whitened(centred, factor)
         known = self.sizes_[position]
         if known:  # a class that returns: what its few directions stand for, and the distance of the two means
-            count = known + len(rows)
+            count = known + n
             back = self.factors_[self.block_[position]].astype(np.float64)
             root = whitened((back @ self._root_of_scatter(position)).T, factor)
-            apart = whitened((rows.mean(axis=0) - mean)[None] * np.sqrt(count * len(rows) / known), factor)
+            apart = whitened((centre - mean)[None] * np.sqrt(count * n / known), factor)
             space = np.concatenate([space, root, apart])
-        self.sizes_[position] = known + len(rows)
+        self.sizes_[position] = known + n
         self.centres_[position] = whitened(mean[None], factor)[0]
         directions, spectrum = thin_eigen(space)
         nu, count = self.strength_ * len(mean), self.sizes_[position]
@@ -226,11 +244,16 @@ def _quadratic_scores(rows: np.ndarray, y: np.ndarray, folds: np.ndarray, prior:
 def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Directions (as rows) and eigenvalues of ``rowsᵀ rows``, by the smaller of the two products."""
     if len(rows) >= rows.shape[1]:
-        spectrum, vectors = np.linalg.eigh(rows.T @ rows)
-        return vectors.T, np.maximum(spectrum, 0)
+        return eigen(rows.T @ rows)
     spectrum, vectors = np.linalg.eigh(rows @ rows.T)
     kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
     return (rows.T @ (vectors[:, kept] / np.sqrt(spectrum[kept]))).T, spectrum[kept]
+
+
+def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (as rows) and eigenvalues of a scatter."""
+    spectrum, vectors = np.linalg.eigh(scatter)
+    return vectors.T, np.maximum(spectrum, 0)
 
 
 def _log_density(

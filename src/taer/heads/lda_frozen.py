@@ -9,7 +9,7 @@ import numpy as np
 
 from taer.heads._params import param
 from taer.heads.base import Task
-from taer.heads.statistical import LinearStatisticsHead, discriminants, log_losses, shrunk
+from taer.heads.statistical import LinearStatisticsHead, discriminants, log_losses, shrunk, trial_samples
 
 _SHRINKAGES = (0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
 _DEFAULT = 0.5
@@ -41,7 +41,8 @@ class LDAFrozen(LinearStatisticsHead):
         self.coef_[task.current], self.intercept_[task.current] = columns, offsets
 
     def _chosen(self, X: Any, task: Task) -> float:
-        rows, y = self._embed(X[np.arange(len(X))]), np.searchsorted(task.current, task.y)
+        samples, labels = trial_samples(X, task.y)
+        rows, y = self._embed(samples), np.unique(labels, return_inverse=True)[1]
         folds = stratified_folds(y, _FOLDS)
         if folds is None:
             return _DEFAULT

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
-from taer.heads.base import Head, Task, log_sum_exp
+from taer.heads.base import Head, Task
+
+_FEW = 8  # times smaller pieces than usual, which stay in the cache
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -18,7 +21,7 @@ class MappedHead(Head):
 
     standardize: str = param(
         "scale",
-        "fixed map learned from the first task: subtract its mean, or also divide by its deviation",
+        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) deviation",
         options=("none", "center", "scale"),
     )
 
@@ -31,9 +34,11 @@ class MappedHead(Head):
         if self.standardize != "none":
             self.mean_ = sum(X[rows].sum(axis=0, dtype=np.float64) for rows in row_chunks(X)) / len(X)
         if self.standardize == "scale":
-            squares = (np.square(X[rows] - self.mean_).sum(axis=0) for rows in row_chunks(X))
-            deviation = np.sqrt(sum(squares) / len(X))
-            self.scale_ = np.where(deviation > 0, deviation, 1.0)
+            squares: Any = sum(np.square(X[rows] - self.mean_).sum(axis=0) for rows in row_chunks(X))
+            # As if so many more samples as there are features had the mean variance in each: a feature that is all
+            # but constant in a small first task need not be so in later ones.
+            variances = (squares + squares.mean() / len(X) * width) / (len(X) + width)
+            self.scale_ = np.sqrt(variances) if variances.any() else self.scale_
         # float64 stays, float16 is too short to learn in
         self.dtype_ = str(np.result_type(X.dtype, np.float32))
         # None where there is nothing to do: the loop maps every batch
@@ -59,8 +64,10 @@ class MappedHead(Head):
         codes = place[y]
         sums = np.zeros((len(classes), X.shape[1]))
         for rows in row_chunks(X):
-            members = codes[rows] == np.arange(len(classes))[:, None]
-            sums += members.astype(np.float64) @ X[rows].astype(np.float64)
+            members = np.flatnonzero(codes[rows] >= 0)
+            shape = len(classes), len(members)
+            onehot = csc_array((np.ones(len(members)), codes[rows][members], np.arange(len(members) + 1)), shape)
+            sums += onehot @ X[rows][members].astype(np.float64)
         means = sums / np.bincount(codes[codes >= 0], minlength=len(classes))[:, None]
         return (means - self.mean_) / self.scale_
 
@@ -99,9 +106,13 @@ class LinearHead(MappedHead):
 
     def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
         """``log Σ exp`` of the scores of some classes: constant while their columns rest."""
-        coef, intercept = self.coef_[classes], self.intercept_[classes]
-        chunks = [
-            log_sum_exp(X[rows].astype(coef.dtype, copy=False) @ coef.T + intercept)
-            for rows in row_chunks(X, width=max(X.shape[1], len(classes)))
-        ]
-        return np.concatenate(chunks)
+        coef, intercept = self.coef_[classes], self.intercept_[classes, None]
+        found = np.empty(len(X))
+        for rows in row_chunks(X, width=_FEW * max(X.shape[1], len(classes))):
+            scores = coef @ X[rows].astype(coef.dtype, copy=False).T
+            scores += intercept
+            top = scores.max(axis=0)
+            scores -= top
+            np.exp(scores, out=scores)
+            found[rows] = top + np.log(scores.sum(axis=0, dtype=np.float64))
+        return found

@@ -12,8 +12,8 @@ import numpy as np
 from taer.heads._params import param
 from taer.heads.base import Task, softmax
 from taer.heads.linear import MappedHead
-from taer.heads.sgd import Batch, Plan, Samples
-from taer.heads.softmax import SoftmaxHead, cross_entropy, cross_entropy_gradient
+from taer.heads.sgd import Plan, Samples
+from taer.heads.softmax import SoftmaxHead, cross_entropy
 from taer.memory import POLICIES, Memory
 
 
@@ -92,13 +92,9 @@ class ReplayHead(Remembering, SoftmaxHead):
             replay=Samples(self._map(old_X), constants(old_X, old_classes)) if len(old_X) else None,
             replay_size=self.replay_batch_size,
             weights=(1 - share_of_old, share_of_old) if self.balanced else (1.0, 1.0),
-            gradient=_with_old_column if len(resting) else cross_entropy,
+            gradient=cross_entropy,
+            resting="old" if len(resting) else None,
         )
 
     def _finish(self, X: Any, task: Task) -> None:
         self._remember(X, task)
-
-
-def _with_old_column(scores: np.ndarray, batch: Batch) -> np.ndarray:
-    with_old = np.concatenate([scores, batch.constants["old"][:, None]], axis=1)
-    return cross_entropy_gradient(with_old, batch.constants["target"], batch.weight)[:, :-1]

@@ -48,6 +48,7 @@ class Plan:
 
     current: Samples  # the epochs run over these, in the user's space
     gradient: Callable[[np.ndarray, Batch], np.ndarray]  # of the loss by the scores; may overwrite the scores
+    resting: str | None = None  # the constant that enters the scores as one more column, which never moves
     replay: Samples | None = None  # batches are drawn from these, already mapped
     replay_size: int = 0  # samples in a draw
     weights: tuple[float, ...] = (1.0,)  # of the mean loss on the current batch and on each draw
@@ -64,16 +65,21 @@ class SGDHead(MappedHead):
 
     def _descend(self, columns: np.ndarray, plan: Plan, epochs: int | None = None) -> None:
         """Move ``columns`` in place, as the plan says."""
-
-        def descend(columns: np.ndarray, gradient: np.ndarray) -> None:
-            columns -= self.lr * gradient
-
-        step = plan.step or descend
+        moving, resting, dtype = len(columns), plan.resting, columns.dtype
         with one_blas_thread(), np.errstate(all="ignore"):
             for _ in range(self.epochs if epochs is None else epochs):
                 for batch in self._batches(plan):
-                    gradient = plan.gradient(batch.rows @ columns.T, batch)
-                    step(columns, gradient.T @ batch.rows)
+                    # Class by class in memory: what is summed over classes is then summed a whole batch at a time.
+                    scores = np.empty((moving + (resting is not None), len(batch.rows)), dtype)
+                    np.matmul(columns, batch.rows.T, out=scores[:moving])
+                    if resting is not None:
+                        scores[moving] = batch.constants[resting]
+                    gradient = plan.gradient(scores.T, batch).T[:moving]
+                    if plan.step is None:
+                        gradient *= self.lr
+                        columns -= gradient @ batch.rows
+                    else:
+                        plan.step(columns, gradient @ batch.rows)
         self._check_finite(columns)
 
     def _check_finite(self, columns: np.ndarray) -> None:

@@ -13,14 +13,15 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
 from taer.heads._params import param
-from taer.heads._rows import SelectedRows
 from taer.heads._validation import row_chunks
 from taer.heads.base import Head, Task, log_sum_exp, softmax
+from taer.rows import SelectedRows
 from taer.statistics import ClassStatistics
 
 if TYPE_CHECKING:
     from taer.engine import Shared
 
+_TRIAL_ROWS, _TRIAL_CLASSES = 20_000, 200
 NORMALISATIONS = ("none", "l2", "sqrt-l2")
 _CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of work
 
@@ -97,17 +98,18 @@ class StatisticsHead(Head):
         raise NotImplementedError
 
     def _calibrated(self, X: Any, task: Task) -> float:
-        held = np.zeros(len(X), bool)
-        for position in task.current:
-            members = np.flatnonzero(task.y == position)
+        rows, y = trial_samples(X, task.y)
+        held = np.zeros(len(y), bool)
+        for position in np.unique(y):
+            members = np.flatnonzero(y == position)
             held[members[: len(members) // 5]] = True
         if len(task.current) < 2 or not held.any():
             return 1.0
         trial = clone(self)
         trial.temperature_ = 1.0
-        trial.partial_fit(X[np.flatnonzero(~held)], self.classes_[task.y[~held]])
-        scores = trial._scores(X[np.flatnonzero(held)]).astype(np.float64)
-        return best_temperature(scores, task.y[held])
+        trial.partial_fit(rows[~held], self.classes_[y[~held]])
+        scores = trial._scores(rows[held]).astype(np.float64)
+        return best_temperature(scores, np.searchsorted(np.unique(y), y[held]))
 
     def _forget_number(self, number: int) -> None:
         self.statistics_ = self.statistics_.without(number)
@@ -118,11 +120,12 @@ class StatisticsHead(Head):
 
 def _readable(X: Any, rows: slice) -> tuple[Any, slice]:
     """What to send to whoever reads these rows: themselves, or a storage that is opened there and where they are in it."""
-    if isinstance(X, np.ndarray):
-        return X[rows], slice(None)
+    from taer.engine import on_cluster
+
     if isinstance(X, SelectedRows):
-        return SelectedRows(X.X, X.numbers[rows]), slice(None)
-    return X, rows
+        part = SelectedRows(X.X, X.numbers[rows])
+        return np.asarray(part) if on_cluster() and isinstance(X.X, np.ndarray) else part, slice(None)
+    return (X[rows], slice(None)) if isinstance(X, np.ndarray) else (X, rows)
 
 
 def _statistics_of(embedding: Shared, X: Any, where: slice, numbers: np.ndarray) -> ClassStatistics:
@@ -169,6 +172,18 @@ class SolvedHead(LinearStatisticsHead):
 
     def _set_from_statistics(self) -> None:
         raise NotImplementedError
+
+
+def trial_samples(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Samples by which a first task chooses a few numbers: all, or some of a large task, spread over its classes."""
+    classes = np.unique(y)
+    if len(classes) > _TRIAL_CLASSES:
+        classes = classes[np.linspace(0, len(classes) - 1, _TRIAL_CLASSES).astype(int)]
+    picks = np.flatnonzero(np.isin(y, classes))
+    if len(picks) > _TRIAL_ROWS:
+        by_class = picks[np.argsort(y[picks], kind="stable")]
+        picks = np.sort(by_class[np.linspace(0, len(picks) - 1, _TRIAL_ROWS).astype(int)])
+    return X[picks], y[picks]
 
 
 def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from taer.heads.base import Task, log_sum_exp
 from taer.heads.linear import LinearHead
 from taer.statistics import ClassStatistics
 
+_KEPT = 1 << 24  # values of a task that are kept in memory
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TaERGauss(LinearHead):
@@ -23,7 +26,8 @@ class TaERGauss(LinearHead):
     For an old class of mean ``μ_c`` and the pooled covariance ``Σ`` the expected cross-entropy is at most
     ``log Σ_i exp((w_i - w_c)·μ_c + ½ (w_i - w_c)ᵀ Σ (w_i - w_c))``. With λ = old / all classes, task t minimises over its
     own columns ``(1 - λ)·CE(D_t) + λ·(mean bound over old classes) + l2/2·|W_t|²``: convex and smooth, so L-BFGS finds the
-    one minimum. Old classes enter both terms as one constant per sample and per class. The whole task is in memory.
+    one minimum. Old classes enter both terms as one constant per sample and per class. A large task is read anew for
+    every step of the optimiser.
     """
 
     l2: float = param(1e-3, "penalty on the new columns", above=0)
@@ -32,30 +36,35 @@ class TaERGauss(LinearHead):
     def _learn(self, X: Any, task: Task) -> None:
         self._fix_map(X)
         self._reseat(task)
-        rows = with_one(np.concatenate([self._map(X[part]) for part in row_chunks(X)]).astype(np.float64))
-        statistics: Any = copy.copy(getattr(self, "statistics_", None)) or ClassStatistics(rows.shape[1])
-        self.statistics_: ClassStatistics = statistics.update(rows, np.argsort(self._arrival)[task.y])
+        numbers = np.argsort(self._arrival)[task.y]
+        pieces = Pieces(X, self._map)
+        statistics: Any = copy.copy(getattr(self, "statistics_", None)) or ClassStatistics(X.shape[1] + 1)
+        for part, rows in pieces:
+            statistics.update(rows, numbers[part])
+        self.statistics_: ClassStatistics = statistics
         means = self.statistics_.means[np.argsort(self._arrival)]
         old_columns = self._with_offsets(task.old)
         bound = Bound(means[task.old], old_columns, self.statistics_.covariance())
         target, share = np.searchsorted(task.current, task.y), len(task.old) / task.n_classes
-        resting = log_sum_exp(rows @ old_columns.T)
+        resting = np.concatenate([log_sum_exp(rows @ old_columns.T) for _, rows in pieces])
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
             W = flat.reshape(len(task.current), -1)
-            scores = rows @ W.T
-            total = np.logaddexp(resting, log_sum_exp(scores))
-            residuals = np.exp(scores - total[:, None])
-            residuals[np.arange(len(rows)), target] -= 1
-            loss = (1 - share) * np.mean(total - scores[np.arange(len(rows)), target])
-            gradient = (1 - share) / len(rows) * residuals.T @ rows
+            loss, gradient = 0.0, np.zeros_like(W)
+            for part, rows in pieces:
+                scores, at_target = rows @ W.T, (np.arange(len(rows)), target[part])
+                total = np.logaddexp(resting[part], log_sum_exp(scores))
+                loss += (1 - share) / len(X) * np.sum(total - scores[at_target])
+                residuals = np.exp(scores - total[:, None])
+                residuals[at_target] -= 1
+                gradient += (1 - share) / len(X) * residuals.T @ rows
             if share:
                 bound_loss, bound_gradient = bound(W)
                 loss, gradient = loss + share * bound_loss, gradient + share * bound_gradient
             loss += 0.5 * self.l2 * np.square(W).sum()
             return float(loss), (gradient + self.l2 * W).ravel()
 
-        start = np.zeros((len(task.current), rows.shape[1]))
+        start = np.zeros((len(task.current), X.shape[1] + 1))
         known = np.isin(task.current, task.new, invert=True)
         start[known] = self._with_offsets(task.current[known])
         found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": self.max_iter})
@@ -95,5 +104,17 @@ class Bound:
         return float(total.mean()), gradient
 
 
-def with_one(rows: np.ndarray) -> np.ndarray:
-    return np.column_stack([rows, np.ones(len(rows))])
+class Pieces:
+    """Mapped rows with a one at their end, in pieces: made once if they are few, else whenever they are needed."""
+
+    def __init__(self, X: Any, embed: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.X, self.embed = X, embed
+        self.kept = list(self._made()) if X.shape[0] * X.shape[1] <= _KEPT else None
+
+    def __iter__(self) -> Iterator[tuple[slice, np.ndarray]]:
+        return self._made() if self.kept is None else iter(self.kept)
+
+    def _made(self) -> Iterator[tuple[slice, np.ndarray]]:
+        for part in row_chunks(self.X):
+            rows = self.embed(self.X[part]).astype(np.float64)
+            yield part, np.column_stack([rows, np.ones(len(rows))])

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from taer.heads._rows import StackedRows
 from taer.heads.base import Task
 from taer.heads.replay import Remembering
 from taer.heads.sgd import Samples
+from taer.rows import StackedRows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -1,0 +1,193 @@
+"""Tasks larger than they should be in memory: time and anonymous memory of learning from files.
+
+    python benchmarks/large.py
+
+Writes features to a temporary folder (``--folder`` to choose the disk), a task of ``--samples`` × ``--width`` in float16
+in shards, and learns it with every head named, one epoch; then ``--classes`` classes × 768 with TaER, and saves and
+predicts. Anonymous memory is what cannot be given back to the files it came from: pages of the mapped files are not
+counted. Each case runs in a process of its own, and its memory is that beyond what the imports take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+import taer
+from taer.features.files import write_feature_file
+from taer.heads import HEADS
+
+SHARD = 100_000
+N_CLASSES = 100
+
+
+def anonymous_bytes() -> int:
+    """What this process holds in memory that is not a page of a file."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return 1024 * int(line.split()[1])
+    raise OSError("the kernel does not say how much memory is anonymous")
+
+
+class Peak:
+    """The most anonymous memory while it is open, beyond that at its start."""
+
+    def __enter__(self) -> Peak:
+        self.start = self.most = anonymous_bytes()
+        self.started, self.open = time.perf_counter(), True
+        self.thread = threading.Thread(target=self._watch)
+        self.thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while self.open:
+            self.most = max(self.most, anonymous_bytes())
+            time.sleep(0.005)
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self.started
+        self.open = False
+        self.thread.join()
+
+    @property
+    def bytes(self) -> int:
+        return self.most - self.start
+
+
+def make_features(folder: Path, samples: int, width: int) -> None:
+    """Gaussian classes in shards, the last with a few test samples."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(N_CLASSES, width)).astype(np.float32)
+    kinds = np.dtype(np.float16), np.dtype(np.int64)
+    for number, start in enumerate(range(0, samples, SHARD)):
+        tensors = {}
+        sizes = {"train": min(SHARD, samples - start), "test": 5000 if start + SHARD >= samples else 0}
+        for part, size in sizes.items():
+            y = rng.integers(0, N_CLASSES, size)
+            x = (centres[y] + 3 * rng.normal(size=(size, width)).astype(np.float32)).astype(np.float16)
+            tensors[f"{part}.x"] = x.shape, kinds[0], [x]
+            tensors[f"{part}.y"] = y.shape, kinds[1], [y]
+        names = [str(label) for label in range(N_CLASSES)]
+        write_feature_file(folder / f"{number:04}.safetensors", {"dataset": "blobs"}, names, tensors)
+
+
+def one_epoch(name: str) -> taer.heads.Head:
+    head = taer.make_head(name, random_state=0)
+    return head.set_params(epochs=1) if "epochs" in head.get_params() else head
+
+
+def learn(folder: Path, name: str) -> dict[str, object]:
+    """Two tasks of half the classes each, so that the second has old ones to replay."""
+    data = taer.load_features(folder)
+    head = one_epoch(name)
+    stream = taer.class_stream(data, tasks=2, order=list(range(N_CLASSES)))
+    peak = Peak()
+    with peak:
+        for task in stream:
+            head.partial_fit(task.X_train, task.y_train)
+    right = head.predict(data.test_x) == data.test_y
+    return {
+        "head": name,
+        "samples": len(data.train_y),
+        "width": data.n_features,
+        "seconds": peak.seconds,
+        "anonymous_mb": peak.bytes / 1e6,
+        "features_mb": len(data.train_y) * data.n_features * data.train_x.dtype.itemsize / 1e6,
+        "accuracy": float(np.mean(right)),
+    }
+
+
+def many_classes(folder: Path, name: str, n_classes: int, width: int = 768) -> dict[str, object]:
+    """Tasks of 500 classes with 20 samples each; then save, load and predict."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(n_classes, width)).astype(np.float32)
+
+    def sample(y: np.ndarray) -> np.ndarray:
+        return (centres[y] + 2 * rng.normal(size=(len(y), width)).astype(np.float32)).astype(np.float16)
+
+    head, seconds = one_epoch(name), []
+    with Peak() as learning:
+        for start in range(0, n_classes, 500):
+            y = rng.permutation(np.repeat(np.arange(start, min(start + 500, n_classes)), 20))
+            X = sample(y)
+            started = time.perf_counter()
+            head.partial_fit(X, y)
+            seconds.append(time.perf_counter() - started)
+    y_test = rng.integers(0, n_classes, 20_000)
+    X_test = sample(y_test)
+    with Peak() as saving:
+        head.save(folder / "head.safetensors")
+        head = taer.load(folder / "head.safetensors")
+    with Peak() as predicting:
+        found = head.predict(X_test)
+    return {
+        "head": name,
+        "classes": n_classes,
+        "width": width,
+        "second_task_seconds": seconds[1],
+        "last_task_seconds": seconds[-1],
+        "learning_seconds": sum(seconds),
+        "learning_anonymous_mb": learning.bytes / 1e6,
+        "columns_mb": head.coef_.nbytes / 1e6,
+        "save_and_load_seconds": saving.seconds,
+        "file_mb": (folder / "head.safetensors").stat().st_size / 1e6,
+        "predicting_anonymous_mb": predicting.bytes / 1e6,
+        "predictions_per_second": len(y_test) / predicting.seconds,
+        "accuracy": float(np.mean(found == y_test)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--classes", type=int, default=10_000)
+    parser.add_argument("--methods", default="taer,slda", help=f"of {', '.join(HEADS)}")
+    parser.add_argument("--folder", type=Path, help="where the features are written; removed at the end")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        kind, name = options.case.split(":")
+        found = (
+            learn(options.folder, name) if kind == "task" else many_classes(options.folder, name, options.classes)
+        )
+        print(json.dumps(found))
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as parent:
+        folder = Path(parent) / "features"
+        make_features(folder, options.samples, options.width)
+        cases = [f"task:{name}" for name in options.methods.split(",")]
+        cases += [f"classes:{name}" for name in ("taer", "slda") if options.classes]
+        for case in cases:
+            command = [
+                sys.executable,
+                __file__,
+                "--case",
+                case,
+                "--folder",
+                str(folder),
+                "--classes",
+                str(options.classes),
+            ]
+            environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            line = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+            if options.json:
+                print(line, end="", flush=True)
+            else:
+                print(", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+                                for key, value in json.loads(line).items()), flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Where feature files lie: on a disk, where they are memory-mapped, or behind an address, whence they are copied once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taer.features.extras import require
+
+
+def is_address(path: Any) -> bool:
+    """Whether this names something that fsspec opens (``s3://…``, ``gs://…``, ``https://…``) and not a path."""
+    return "://" in str(path)
+
+
+def local_path(path: str) -> str:
+    """The path itself, or that of a local copy of what an address names; copied again only when it has changed."""
+    if not is_address(path):
+        return path
+    from taer.features.sources.archives import cache_folder
+
+    try:
+        files, inner = require("fsspec", "cluster").url_to_fs(path)
+        version = hashlib.sha256(f"{path} {files.ukey(inner)}".encode()).hexdigest()[:20]
+        copy = cache_folder() / "features" / version / inner.rpartition("/")[2]
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            partial = copy.with_name(f"{copy.name}.{os.getpid()}.partial")
+            try:
+                files.get_file(inner, str(partial))
+                os.replace(partial, copy)
+            finally:
+                partial.unlink(missing_ok=True)
+    except Exception as error:  # every store has errors of its own
+        raise _refusal(path, error) from None
+    return str(copy)
+
+
+def files_in(folder: str, suffix: str) -> list[str]:
+    """Paths or addresses of the files of a folder with a suffix, in the order of their names."""
+    if not is_address(folder):
+        return sorted(map(str, Path(folder).glob(f"*{suffix}")))
+    try:
+        files, inner = require("fsspec", "cluster").url_to_fs(folder)
+        return sorted(map(files.unstrip_protocol, files.glob(f"{inner.rstrip('/')}/*{suffix}")))
+    except Exception as error:
+        raise _refusal(folder, error) from None
+
+
+def is_folder(path: str) -> bool:
+    if not is_address(path):
+        return Path(path).is_dir()
+    try:
+        files, inner = require("fsspec", "cluster").url_to_fs(path)
+        return bool(files.isdir(inner))
+    except Exception as error:
+        raise _refusal(path, error) from None
+
+
+def _refusal(path: str, error: Exception) -> ValueError:
+    if isinstance(error, FileNotFoundError):
+        return ValueError(f"{path}: no such file")
+    return ValueError(f"{path}: cannot be read ({' '.join(str(error).split()) or type(error).__name__})")
+
+
+class MappedArray(np.memmap):
+    """A read-only array in a file, which travels to another process as the file's address and not as its data."""
+
+    source: tuple[Any, ...] | None = None
+
+    @classmethod
+    def open(cls, path: str, dtype: Any, offset: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Map a part of the file that a path or an address names."""
+        if 0 in shape:
+            return np.empty(shape, dtype)  # which cannot be mapped
+        array = cls(local_path(path), dtype, "r", offset, shape)
+        array.source = (path, np.dtype(dtype), offset, shape)
+        mapped: np.ndarray = array
+        return mapped
+
+    def __array_finalize__(self, parent: Any) -> None:
+        super().__array_finalize__(parent)
+        self.source = None  # a view is another part of the file
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self.source is None:
+            return np.asarray(self).__reduce_ex__(protocol)
+        return MappedArray.open, self.source

@@ -1,0 +1,90 @@
+"""Rows that are read only where they are indexed: some of a storage, or several storages one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_READ = 1 << 16  # rows read in one go when all are wanted
+
+
+class Rows:
+    """Two-dimensional storage of which only the rows asked for are read; ``np.asarray`` reads all."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    ndim = 2
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            return self._range(start, max(start, stop)) if step == 1 else self._take(np.arange(start, stop, step))
+        numbers = np.asarray(rows)
+        if numbers.dtype == bool:
+            numbers = np.flatnonzero(numbers)
+        numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        return self._take(numbers) if numbers.ndim else self._take(numbers[None])[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        everything = np.empty(self.shape, dtype or self.dtype)
+        for start in range(0, len(self), _READ):
+            everything[start : start + _READ] = self[start : start + _READ]
+        return everything
+
+    def _take(self, numbers: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return self._take(np.arange(start, stop))
+
+
+class SelectedRows(Rows):
+    """Some rows of a storage, by number."""
+
+    def __init__(self, X: Any, numbers: np.ndarray) -> None:
+        self.X, self.numbers = X, numbers
+        self.shape, self.dtype = (len(numbers), X.shape[1]), X.dtype
+
+    def _take(self, numbers: np.ndarray) -> np.ndarray:
+        return np.asarray(self.X[self.numbers[numbers]])
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        return np.asarray(self.X[self.numbers[start:stop]])
+
+
+class StackedRows(Rows):
+    """Rows of several storages, one after the other."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([len(part) for part in parts])
+        self.shape = (int(self.ends[-1]), parts[0].shape[1])
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+
+    def _take(self, numbers: np.ndarray) -> np.ndarray:
+        rows = np.empty((len(numbers), self.shape[1]), self.dtype)
+        which = np.searchsorted(self.ends, numbers, side="right")
+        for i in np.unique(which):
+            here = which == i
+            rows[here] = self.parts[i][numbers[here] - (self.ends[i] - len(self.parts[i]))]
+        return rows
+
+    def _range(self, start: int, stop: int) -> np.ndarray:
+        pieces = [
+            np.asarray(part[max(0, start - first) : stop - first])
+            for part, first in zip(self.parts, self.ends - [len(part) for part in self.parts], strict=True)
+            if first < stop and start < first + len(part)
+        ]
+        return (
+            pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.empty((0, self.shape[1]), self.dtype)])
+        )
+
+
+def select(X: np.ndarray | Rows, numbers: np.ndarray) -> np.ndarray | Rows:
+    """Some rows: copied if the storage is in memory, else left where they are until they are indexed."""
+    in_memory = isinstance(X, np.ndarray) and not isinstance(X, np.memmap)
+    return X[numbers] if in_memory else SelectedRows(X, numbers)
