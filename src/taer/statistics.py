@@ -70,7 +70,7 @@ class ClassStatistics:
     def update(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Count the rows of ``X`` in."""
         order = np.argsort(y, kind="stable")
-        rows = X[order].astype(np.float64)
+        rows = X[order].astype(np.float64, copy=False)  # already a copy
         labels, starts, counts = np.unique(y[order], return_index=True, return_counts=True)
         means = np.add.reduceat(rows, starts, axis=0) / counts[:, None]
         rows -= np.repeat(means, counts, axis=0)
@@ -115,12 +115,10 @@ class ClassStatistics:
         reference = means[0] if sign > 0 else result.means
         between = np.sqrt(base * taken / joined)[:, None] * (reference - means[1])
         result.scatter = self.scatter + sign * (other.scatter + between.T @ between)
-        if self.per_class:
-            for i, label in enumerate(result.labels.tolist()):
-                zero = np.zeros_like(self.scatter)
-                own, others = self.scatters.get(label, zero), other.scatters.get(label, zero)
-                shift = np.outer(between[i], between[i])
-                result.scatters[label] = own + sign * (others + shift) if label in other.scatters else own
+        result.scatters = dict(self.scatters)
+        for label, others in other.scatters.items():
+            shift = between[np.searchsorted(result.labels, label)]
+            result.scatters[label] = self.scatters.get(label, 0.0) + sign * (others + np.outer(shift, shift))
         return result._without(result.labels[total == 0])
 
     def forget(self, label: int) -> ClassStatistics:

@@ -7,12 +7,10 @@ nothing new (eigenvalue n) a direction costs nothing, so the most informative fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from taer.heads._params import param
 from taer.heads.base import Task
@@ -24,13 +22,13 @@ from taer.heads.statistical import (
     log_losses,
     normalised,
     shrunk,
+    whitened,
 )
 
 PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # nu0 / width: how much the identity weighs in the shared covariance
 STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # nu / width: how much the shared covariance weighs in that of a class
 FEWEST_CLASSES = 5  # with fewer, what is best in the first task says little about later ones
 FOLDS = 5
-_ROWS = 2048  # scored in one go, whatever the number of classes: products of one shape round alike
 
 
 class Settings(NamedTuple):
@@ -73,6 +71,10 @@ class GaussianHead(StatisticsHead):
         self.spectra_, self.sizes_ = np.zeros((0, rank), np.float32), np.zeros(0)
         self.block_ = np.zeros(0, np.int64)
         self.factors_, self.betas_ = np.zeros((0, width, width), np.float32), np.zeros(0)
+
+    def _held_back(self, task: Task) -> np.ndarray:
+        """Nothing: the first task has chosen the temperature, which new classes are chained with."""
+        return np.zeros(len(task.y), bool)
 
     def _shared(self, task: Task) -> np.ndarray:
         """The covariance that the classes of this task share."""
@@ -122,10 +124,6 @@ class GaussianHead(StatisticsHead):
         root: np.ndarray = np.sqrt(count) * np.eye(V.shape[1]) + (V.T * scales) @ V
         return root
 
-    def _chunks(self, X: Any) -> Iterator[slice]:
-        for start in range(0, len(X), _ROWS):
-            yield slice(start, start + _ROWS)
-
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         """Scores for some classes, by position, or for all."""
         classes = np.arange(len(self.block_)) if classes is None else classes
@@ -147,12 +145,6 @@ class GaussianHead(StatisticsHead):
 
 def defaults(X: np.ndarray) -> Settings:
     return Settings("sqrt-l2" if X.min() >= 0 else "l2", prior=1.0, strength=4.0, temperature=5.0)
-
-
-def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """``L⁻¹ x`` for each row."""
-    solved: np.ndarray = solve_triangular(factor, rows.T, lower=True, check_finite=False).T
-    return solved
 
 
 def shared_covariance(covariance: np.ndarray, n: int, prior: float) -> tuple[np.ndarray, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from taer.heads._params import param
-from taer.heads.base import Task
+from taer.heads.base import Head, Task
 from taer.heads.slda import SLDA
 
 
@@ -38,3 +38,5 @@ class RFFLDA(SLDA):
     def _embed(self, X: np.ndarray) -> np.ndarray:
         waves = super()._embed(X).astype(self.dtype_) @ self.frequencies_.astype(self.dtype_) + self.phases_
         return np.cos(waves).astype(np.float64) * np.sqrt(2 / self.width)
+
+    _novelty = Head._novelty  # distances among thousands of random features would cost more than the answer

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from taer.heads._params import param
-from taer.heads.base import Task
+from taer.heads.base import Head, Task
 from taer.heads.statistical import SolvedHead
 
 _STRENGTHS = 10.0 ** np.arange(-6, 2.1, 0.5)  # shares of the mean variance
@@ -83,3 +83,5 @@ class RanPAC(Ridge):
     def _embed(self, X: np.ndarray) -> np.ndarray:
         rows = super()._embed(X).astype(self.dtype_) @ self.projection_.astype(self.dtype_)
         return np.maximum(rows, 0).astype(np.float64)
+
+    _novelty = Head._novelty  # distances among thousands of random features would cost more than the answer

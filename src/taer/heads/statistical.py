@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize_scalar
-from sklearn.base import clone
 
 from taer.heads._params import param
+from taer.heads._rows import SelectedRows
 from taer.heads._validation import row_chunks
 from taer.heads.base import Head, Task, log_sum_exp, softmax
 from taer.statistics import ClassStatistics
 
 NORMALISATIONS = ("none", "l2", "sqrt-l2")
+_HELD_BACK = 2000  # samples that decide a temperature: enough for one number
 
 
 def normalised(X: np.ndarray, how: str) -> np.ndarray:
@@ -34,8 +35,8 @@ def normalised(X: np.ndarray, how: str) -> np.ndarray:
 class StatisticsHead(Head):
     """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
 
-    The statistics' labels are numbers in order of arrival. A temperature for ``predict_proba`` is fitted in the
-    first task, on a fifth of it that a trial head does not see.
+    The statistics' labels are numbers in order of arrival. The temperature of ``predict_proba`` is fitted at each
+    task, among all classes so far, on a fifth of the task that is counted in only afterwards.
     """
 
     normalize: str = param(
@@ -53,14 +54,17 @@ class StatisticsHead(Head):
     def _learn(self, X: Any, task: Task) -> None:
         if self.n_tasks_ == 1:
             self._fix_embedding(X, task)
-        self._collect(X, task)
+        held = self._held_back(task)
+        self._collect(X, task, np.flatnonzero(~held))
+        if held.any():
+            self._calibrate(X, task, held)
+            self._collect(X, task, np.flatnonzero(held))
         self._solve(X, task)
-        if not hasattr(self, "temperature_"):
-            self.temperature_: float = self._calibrated(X, task)
 
     def _fix_embedding(self, X: Any, task: Task) -> None:
         """Whatever the first task decides once and for all."""
         self.dtype_ = str(np.result_type(X.dtype, np.float32))
+        self.temperature_ = 1.0
         self.normalize_ = self.normalize
         if self.normalize == "auto":
             self.normalize_ = "sqrt-l2" if all(X[rows].min() >= 0 for rows in row_chunks(X)) else "l2"
@@ -68,38 +72,48 @@ class StatisticsHead(Head):
     def _embed(self, X: np.ndarray) -> np.ndarray:
         return normalised(X, self.normalize_)
 
-    def _collect(self, X: Any, task: Task) -> None:
-        numbers = np.argsort(self._arrival)[task.y]
+    def _collect(self, X: Any, task: Task, rows: np.ndarray) -> None:
+        """Count some rows in."""
+        numbers, chosen = np.argsort(self._arrival)[task.y[rows]], SelectedRows(X, rows)
         statistics: Any = copy.copy(getattr(self, "statistics_", None))
-        for rows in row_chunks(X):
-            embedded = self._embed(X[rows])
+        for part in row_chunks(chosen):
+            embedded = self._embed(chosen[part])
             if statistics is None:
                 statistics = ClassStatistics(embedded.shape[1], per_class=self.per_class)
-            statistics.update(embedded, numbers[rows])
+            statistics.update(embedded, numbers[part])
         self.statistics_: ClassStatistics = statistics
 
     def _solve(self, X: Any, task: Task) -> None:
         """Scores from statistics."""
         raise NotImplementedError
 
-    def _calibrated(self, X: Any, task: Task) -> float:
-        held = np.zeros(len(X), bool)
-        for position in task.current:
-            members = np.flatnonzero(task.y == position)
-            held[members[: len(members) // 5]] = True
-        if len(task.current) < 2 or not held.any():
-            return 1.0
-        trial = clone(self)
-        trial.temperature_ = 1.0
-        trial.partial_fit(X[np.flatnonzero(~held)], self.classes_[task.y[~held]])
+    def _held_back(self, task: Task) -> np.ndarray:
+        """A fifth of the samples of each class, but no more than decide a temperature."""
+        held = np.zeros(len(task.y), bool)
+        if task.n_classes > 1:
+            most = max(1, _HELD_BACK // len(task.current))
+            for position in task.current:
+                members = np.flatnonzero(task.y == position)
+                held[members[: min(most, len(members) // 5)]] = True
+        return held
+
+    def _calibrate(self, X: Any, task: Task, held: np.ndarray) -> None:
+        """Fit the temperature with scores that do not know the samples held back."""
+        rest, trial = np.flatnonzero(~held), copy.copy(self)
+        trial._solve(SelectedRows(X, rest), replace(task, y=task.y[rest]))
         scores = trial._scores(X[np.flatnonzero(held)]).astype(np.float64)
-        return best_temperature(scores, task.y[held])
+        self.temperature_ = best_temperature(scores, task.y[held])
 
     def _forget_number(self, number: int) -> None:
         self.statistics_ = self.statistics_.without(number)
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         return softmax(scores / self.temperature_)
+
+    def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """How undecided the head is, and how much farther the sample is from its class than from the middle of all."""
+        undecided = -np.log(self._probabilities(scores).max(axis=1))
+        return undecided + relative_distances(self._embed(X), self.statistics_) / self.temperature_
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -163,3 +177,22 @@ def best_temperature(scores: np.ndarray, target: np.ndarray) -> float:
         lambda power: log_losses(scores, target, spread * np.exp(power)).mean(), bounds=(-8, 8), method="bounded"
     )
     return float(spread * np.exp(found.x))
+
+
+def relative_distances(rows: np.ndarray, statistics: ClassStatistics) -> np.ndarray:
+    """Half the squared Mahalanobis distance to the nearest class, less that to the mean of all (Ren et al., 2021)."""
+    mean = statistics.cross_moments.sum(axis=0) / statistics.n_samples
+    between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
+    total = (statistics.scatter + between.T @ between) / statistics.n_samples
+    near, far = (np.linalg.cholesky(shrunk(matrix, 0.1)) for matrix in (statistics.covariance(), total))
+    space, means = whitened(rows, near), whitened(statistics.means, near)
+    to_classes = np.square(means).sum(axis=1) - 2 * space @ means.T
+    nearest = np.square(space).sum(axis=1) + to_classes.min(axis=1)
+    distances: np.ndarray = 0.5 * (nearest - np.square(whitened(rows - mean, far)).sum(axis=1))
+    return distances
+
+
+def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """``L⁻¹ x`` for each row."""
+    solved: np.ndarray = solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+    return solved
