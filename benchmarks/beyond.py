@@ -38,7 +38,13 @@ def joint_softmax(data: FeatureSet, out: Path) -> float:
     scaler = StandardScaler()
     X, y = scaler.fit_transform(data.train_x.astype(np.float64)), np.asarray(data.train_y)
     search = LogisticRegressionCV(
-        Cs=STRENGTHS, cv=5, scoring="accuracy", l1_ratios=(0,), max_iter=1000, use_legacy_attributes=False, verbose=1
+        Cs=STRENGTHS,
+        cv=5,
+        scoring="accuracy",
+        l1_ratios=(0,),
+        max_iter=1000,
+        use_legacy_attributes=False,
+        verbose=1,
     )
     predicted, test_y = search.fit(X, y).predict(scaler.transform(data.test_x.astype(np.float64))), data.test_y
     accuracy = float(np.mean([np.mean(predicted[test_y == c] == c) for c in range(len(data.classes))]))

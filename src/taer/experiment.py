@@ -242,7 +242,9 @@ def summarise(results: Iterable[Result]) -> list[dict[str, Any]]:
             "A_T": _statistics([100 * result["A_T"] for result in group]),
             "AIA": _statistics([100 * result["AIA"] for result in group]),
             "ECE": _statistics([100 * result["ece"][-1] for result in group]),
-            "novelty_AUROC": _statistics([100 * value for result in group if (value := mean_auroc(result)) is not None]),
+            "novelty_AUROC": _statistics(
+                [100 * value for result in group if (value := mean_auroc(result)) is not None]
+            ),
             "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
             "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
             "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),

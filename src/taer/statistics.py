@@ -72,12 +72,13 @@ class ClassStatistics:
         order = np.argsort(y, kind="stable")
         rows = X[order].astype(np.float64, copy=False)  # already a copy
         labels, starts, counts = np.unique(y[order], return_index=True, return_counts=True)
-        means = np.add.reduceat(rows, starts, axis=0) / counts[:, None]
-        rows -= np.repeat(means, counts, axis=0)
+        parts = np.split(rows, starts[1:])  # views
+        means = np.stack([part.mean(axis=0) for part in parts])
+        for part, mean in zip(parts, means, strict=True):
+            part -= mean
         chunk = ClassStatistics(X.shape[1], per_class=self.per_class)
         chunk.labels, chunk.counts, chunk.means = labels.astype(np.int64), counts.astype(np.float64), means
         if self.per_class:
-            parts = np.split(rows, starts[1:])
             chunk.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
             chunk.scatter = np.sum(list(chunk.scatters.values()), axis=0)
         else:

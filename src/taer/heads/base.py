@@ -168,8 +168,7 @@ class Head(ClassifierMixin, BaseEstimator):
     def novelty(self, X: Any) -> np.ndarray:
         """How little a sample looks like any known class; only the order of the values means anything.
 
-        The entropy of the probabilities, as a share of the largest possible; heads that keep a covariance add how
-        far the sample is from all classes.
+        The entropy of the probabilities; heads that keep a covariance add how far the sample is from all classes.
         """
         check_is_fitted(self)
         X = check_features(self, X, reset=False)
@@ -177,8 +176,8 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Novelty of a few rows with these scores, the columns in any order."""
-        probabilities = self._probabilities(scores)
-        return entr(probabilities).sum(axis=1) / np.log(max(2, probabilities.shape[1]))
+        entropy: np.ndarray = entr(self._probabilities(scores)).sum(axis=1)
+        return entropy
 
     def novelty_threshold(self, X: Any, false_alarms: float = 0.05) -> float:
         """The novelty that a share ``false_alarms`` of samples of known classes exceeds.

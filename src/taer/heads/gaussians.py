@@ -22,6 +22,7 @@ from taer.heads.statistical import (
     log_losses,
     normalised,
     shrunk,
+    thin_eigen,
     whitened,
 )
 
@@ -60,8 +61,7 @@ class GaussianHead(StatisticsHead):
     )  # fmt: skip
     frozen_scores: ClassVar[bool] = True
 
-    def _fix_embedding(self, X: Any, task: Task) -> None:
-        super()._fix_embedding(X, task)
+    def _choose(self, X: Any, task: Task) -> None:
         width, rank = X.shape[1], min(self.rank, X.shape[1])
         chosen = choose(X[np.arange(len(X))], np.searchsorted(task.current, task.y), self.normalize)
         self.normalize_, self.prior_, self.strength_, self.temperature_ = chosen
@@ -213,16 +213,6 @@ def _quadratic_scores(rows: np.ndarray, y: np.ndarray, folds: np.ndarray, prior:
                 nu = strength * width
                 scores[strength][held, label] = _log_density(norms, along, spectrum, len(members), nu, width)
     return scores
-
-
-def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (as rows) and eigenvalues of ``rowsᵀ rows``, by the smaller of the two products."""
-    if len(rows) >= rows.shape[1]:
-        spectrum, vectors = np.linalg.eigh(rows.T @ rows)
-        return vectors.T, np.maximum(spectrum, 0)
-    spectrum, vectors = np.linalg.eigh(rows @ rows.T)
-    kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
-    return (rows.T @ (vectors[:, kept] / np.sqrt(spectrum[kept]))).T, spectrum[kept]
 
 
 def _log_density(

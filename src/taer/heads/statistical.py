@@ -53,7 +53,8 @@ class StatisticsHead(Head):
 
     def _learn(self, X: Any, task: Task) -> None:
         if self.n_tasks_ == 1:
-            self._fix_embedding(X, task)
+            self._fix_embedding(X)
+            self._choose(X, task)
         held = self._held_back(task)
         self._collect(X, task, np.flatnonzero(~held))
         if held.any():
@@ -61,13 +62,16 @@ class StatisticsHead(Head):
             self._collect(X, task, np.flatnonzero(held))
         self._solve(X, task)
 
-    def _fix_embedding(self, X: Any, task: Task) -> None:
-        """Whatever the first task decides once and for all."""
+    def _fix_embedding(self, X: Any) -> None:
+        """The map of samples, which the first task decides once and for all."""
         self.dtype_ = str(np.result_type(X.dtype, np.float32))
         self.temperature_ = 1.0
         self.normalize_ = self.normalize
         if self.normalize == "auto":
             self.normalize_ = "sqrt-l2" if all(X[rows].min() >= 0 for rows in row_chunks(X)) else "l2"
+
+    def _choose(self, X: Any, task: Task) -> None:
+        """Strengths and shrinkages that the first task decides."""
 
     def _embed(self, X: np.ndarray) -> np.ndarray:
         return normalised(X, self.normalize_)
@@ -112,8 +116,9 @@ class StatisticsHead(Head):
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """How undecided the head is, and how much farther the sample is from its class than from the middle of all."""
-        undecided = -np.log(self._probabilities(scores).max(axis=1))
-        return undecided + relative_distances(self._embed(X), self.statistics_) / self.temperature_
+        return (
+            super()._novelty(X, scores) + relative_distances(self._embed(X), self.statistics_) / self.temperature_
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -140,6 +145,9 @@ class SolvedHead(LinearStatisticsHead):
     @property
     def per_class(self) -> bool:
         return self.forgettable
+
+    def _solve(self, X: Any, task: Task) -> None:
+        self._set_from_statistics()
 
     def _forget_number(self, number: int) -> None:
         super()._forget_number(number)
@@ -196,3 +204,13 @@ def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """``L⁻¹ x`` for each row."""
     solved: np.ndarray = solve_triangular(factor, rows.T, lower=True, check_finite=False).T
     return solved
+
+
+def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (as rows) and eigenvalues of ``rowsᵀ rows``, by the smaller of the two products."""
+    if len(rows) >= rows.shape[1]:
+        spectrum, vectors = np.linalg.eigh(rows.T @ rows)
+        return vectors.T, np.maximum(spectrum, 0)
+    spectrum, vectors = np.linalg.eigh(rows @ rows.T)
+    kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
+    return (rows.T @ (vectors[:, kept] / np.sqrt(spectrum[kept]))).T, spectrum[kept]
