@@ -39,6 +39,8 @@ class FeCAM(StatisticsHead):
         return True
 
     def _solve(self, X: Any, task: Task) -> None:
+        if self.gamma2 > self.gamma1:
+            raise ValueError(f"FeCAM: gamma2 must be at most gamma1 = {self.gamma1:g}, got {self.gamma2:g}")
         statistics, numbers = self.statistics_, np.argsort(self._arrival)
         width = statistics.means.shape[1]
         means = getattr(self, "means_", np.zeros((0, width)))
