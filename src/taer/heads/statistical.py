@@ -189,14 +189,16 @@ def best_temperature(scores: np.ndarray, target: np.ndarray) -> float:
 
 def relative_distances(rows: np.ndarray, statistics: ClassStatistics) -> np.ndarray:
     """Half the squared Mahalanobis distance to the nearest class, less that to the mean of all (Ren et al., 2021)."""
-    mean = statistics.cross_moments.sum(axis=0) / statistics.n_samples
+    mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
     between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
     total = (statistics.scatter + between.T @ between) / statistics.n_samples
-    near, far = (np.linalg.cholesky(shrunk(matrix, 0.1)) for matrix in (statistics.covariance(), total))
-    space, means = whitened(rows, near), whitened(statistics.means, near)
-    to_classes = np.square(means).sum(axis=1) - 2 * space @ means.T
-    nearest = np.square(space).sum(axis=1) + to_classes.min(axis=1)
-    distances: np.ndarray = 0.5 * (nearest - np.square(whitened(rows - mean, far)).sum(axis=1))
+    near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
+    columns, offsets = discriminants(statistics.means, near)
+    background, level = discriminants(mean, far)
+    short = rows.astype(np.float32)  # a ranking needs no more
+    curved = ((short @ (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)) * short).sum(axis=1)
+    to_nearest = (rows @ columns.T + offsets).max(axis=1)
+    distances: np.ndarray = 0.5 * curved - to_nearest + (rows @ background.T + level)[:, 0]
     return distances
 
 
