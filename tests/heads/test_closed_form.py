@@ -155,6 +155,7 @@ def test_gaussian_scores_are_log_densities(harder_tasks):
     from scipy.stats import multivariate_normal
 
     head = learn(taer.GaussFrozen(rank=10, normalize="none"), harder_tasks[:3])
+    assert len(head.factors_) == 1  # the covariance of the first task is kept once, not once a task
     X = union(harder_tasks)[0][:20]
     nu, expected = head.strength_ * 10, []
     for label in range(6):

@@ -49,8 +49,9 @@ class Settings(NamedTuple):
 class GaussianHead(StatisticsHead):
     """Scores ``w_c·x + b_c + beta · log[N(x; μ_c, S_c) / N(x; μ_c, B)]``, each class in the block of its task.
 
-    A block is a task: its shared covariance ``B`` (by a Cholesky factor) and the scale ``beta`` of its scores. A
-    class that returns moves to the block of the present task; all other scores stay bit-identical.
+    A block is a task, or several that have these in common: its shared covariance ``B`` (by a Cholesky factor) and the
+    scale ``beta`` of its scores. A class that returns moves to the block of the present task; all other scores stay
+    bit-identical.
     """
 
     normalize: str = param(
@@ -99,9 +100,11 @@ class GaussianHead(StatisticsHead):
         means = self.statistics_.means[np.argsort(self._arrival)]
         for position, members in task.members():
             self._set_shape(position, len(members), *self._centred(X, members), means[position], factor)
-        self.block_[task.current] = len(self.betas_)
-        self.factors_ = np.concatenate([self.factors_, factor[None].astype(np.float32)])
-        self.betas_ = np.append(self.betas_, beta)
+        stored = factor.astype(np.float32)
+        if not len(self.betas_) or beta != self.betas_[-1] or not np.array_equal(stored, self.factors_[-1]):
+            self.factors_ = np.concatenate([self.factors_, stored[None]])
+            self.betas_ = np.append(self.betas_, beta)
+        self.block_[task.current] = len(self.betas_) - 1
 
     def _centred(self, X: Any, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Samples of a class about their mean, or as few rows with the same scatter; and the mean."""
