@@ -113,6 +113,18 @@ def test_only_what_is_missing_is_run(runs, tmp_path):
     assert [stored for _, _, stored in run_grid(runs, tmp_path, fresh=True)] == [False] * 4
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_fails_does_not_stop_the_others(runs, tmp_path, jobs):
+    diverging = Run(runs[0].stream, "derpp", {"alpha": 1e9, "standardize": "none"}, seed=7)
+    found = []
+    with pytest.raises(
+        ValueError, match=r"1 of 5 runs failed, the others are kept in .*derpp, run 8: DERPP: learning div"
+    ):
+        found.extend(run_grid([diverging, *runs], tmp_path, jobs=jobs))
+    assert len(found) == 4
+    assert sum(stored for _, _, stored in run_grid(runs, tmp_path)) == 4
+
+
 def test_what_decides_a_result_decides_its_name(features, runs):
     base = runs[0]
     changed = taer.FeatureSet(

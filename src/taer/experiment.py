@@ -188,10 +188,9 @@ def run_grid(
     """Yield each run with its result as it is found on disk or finished, and whether it came from disk.
 
     Only what is missing in ``out`` is run: in ``jobs`` processes, or as joblib's settings say, which may be on a
-    cluster (:func:`taer.cluster`). ``on_task`` is told of the tasks of a run when they are run one by one.
+    cluster (:func:`taer.cluster`). ``on_task`` is told of the tasks of a run when they are run one by one. A run
+    that fails does not stop the others; the error at the end says which ones did.
     """
-    from joblib import Parallel, delayed, effective_n_jobs
-
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     missing = []
@@ -201,10 +200,29 @@ def run_grid(
             missing.append(run)
         else:
             yield run, stored, True
+    failed = []
+    for run, outcome in _outcomes(missing, jobs, on_task):
+        if isinstance(outcome, ValueError):
+            failed.append(f"{run.method}, run {run.seed + 1}: {outcome}")
+        else:
+            yield run, _kept(folder, run, outcome), False
+    if failed:
+        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        raise ValueError(
+            f"{len(failed)} of {len(runs)} runs failed, the others are kept in {folder}. {'; '.join(failed[:3])}{more}"
+        )
+
+
+def _outcomes(
+    missing: list[Run], jobs: int | None, on_task: Callable[[Run, int, float], None] | None
+) -> Iterator[tuple[Run, Result | ValueError]]:
+    """What became of each run, in any order."""
+    from joblib import Parallel, delayed, effective_n_jobs
+
     if not on_cluster() and (effective_n_jobs(jobs) == 1 or len(missing) < 2):
         for run in missing:
             tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
-            yield run, _kept(folder, run, execute(run, tell)), False
+            yield run, _attempt(run, tell)
         return
     features = {id(run.stream.features): _shared(run.stream.features) for run in missing}
     calls = (
@@ -213,8 +231,8 @@ def run_grid(
         )
         for number, run in enumerate(missing)
     )
-    for number, result in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
-        yield missing[number], _kept(folder, missing[number], result), False
+    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+        yield missing[number], outcome
 
 
 def _shared(features: FeatureSet) -> Shared:
@@ -222,8 +240,15 @@ def _shared(features: FeatureSet) -> Shared:
     return Shared(features, by_path=bytes_in_all > _SMALL)
 
 
-def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result]:
-    return number, execute(Run(Stream(features.value, tasks), *rest))
+def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result | ValueError]:
+    return number, _attempt(Run(Stream(features.value, tasks), *rest))
+
+
+def _attempt(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result | ValueError:
+    try:
+        return execute(run, on_task)
+    except ValueError as error:
+        return error
 
 
 def _kept(folder: Path, run: Run, result: Result) -> Result:
