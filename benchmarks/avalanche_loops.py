@@ -4,6 +4,8 @@ Same form as ``torch_loops.py``: each function learns a list of tasks, here Aval
 function that predicts.
 """
 
+# ruff: noqa: E402 - Avalanche can be imported only after the lines on torchvision
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,6 +22,7 @@ for _name in ("nms", "qnms"):
 from avalanche.benchmarks import tensors_benchmark
 from avalanche.models import IncrementalClassifier
 from avalanche.training.plugins import EvaluationPlugin, ReplayPlugin
+from avalanche.training.storage_policy import ClassBalancedBuffer
 from avalanche.training.supervised import DER, Naive
 
 BATCH = 32
@@ -78,13 +81,15 @@ class DERPP(DER):
 
 
 def taer(tasks: Sequence[Any], epochs: int = 1, lr: float = 0.1) -> Predict:
-    plugin = TaERPlugin(MEMORY)
+    plugin = TaERPlugin(MEMORY, storage_policy=ClassBalancedBuffer(MEMORY))
     return _learned(tasks, Naive, epochs, lr, plugins=[plugin], criterion=plugin)
 
 
 def er(tasks: Sequence[Any], epochs: int = 1, lr: float = 0.1) -> Predict:
     """The mean over a batch of two halves, at twice the rate, is the sum of their means."""
-    return _learned(tasks, Naive, epochs, 2 * lr, plugins=[ReplayPlugin(MEMORY)])
+    return _learned(
+        tasks, Naive, epochs, 2 * lr, plugins=[ReplayPlugin(MEMORY, storage_policy=ClassBalancedBuffer(MEMORY))]
+    )
 
 
 def derpp(tasks: Sequence[Any], epochs: int = 1, lr: float = 0.03) -> Predict:

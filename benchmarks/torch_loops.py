@@ -30,8 +30,8 @@ class Memory:
         everything = X if self.X is None else torch.cat([self.X, X])
         labels = torch.cat([self.y, y])
         classes = labels.unique()
-        quota = MEMORY // len(classes)
-        picks = torch.cat([(labels == c).nonzero()[:, 0][:quota] for c in classes])
+        quota = max(1, MEMORY // len(classes))
+        picks = torch.cat([(labels == c).nonzero()[:, 0][:quota] for c in classes[:MEMORY]])
         self.X, self.y = everything[picks], labels[picks]
 
     def draw(self, size: int = REPLAY) -> Any:
@@ -149,7 +149,11 @@ def ucir(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
     W, memory, eta = None, Memory(), torch.ones(1, requires_grad=True)
     for X, y in tasks:
         W, old = _grown(W, y, X.shape[1])
-        own = torch.stack([F.normalize(F.normalize(X[y == c], dim=1).mean(0), dim=0) for c in range(old, len(W))])
+        if old:
+            means = torch.stack([F.normalize(X[y == c], dim=1).mean(0) for c in range(old, len(W))])
+            own = F.normalize(means, dim=1) * W[:old].norm(dim=1).mean()
+        else:
+            own = torch.empty_like(W).uniform_(-(X.shape[1] ** -0.5), X.shape[1] ** -0.5)
         own.requires_grad_()
         fixed = F.normalize(W[:old], dim=1) if old else W[:old]
         optimiser = torch.optim.SGD([own, eta], lr=lr, momentum=0.9, weight_decay=5e-4)
