@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import avalanche_loops
 import numpy as np
 import torch
 import torch_loops
@@ -53,6 +52,8 @@ def against_torch(
     tensors = problem.tensors()
     runs = {"taer": ours(name, problem, lr, epochs), "torch": _loop(torch_loops.LOOPS[name], tensors, lr, epochs)}
     if avalanche:
+        import avalanche_loops  # which only the environment of `make bench` has
+
         stream = avalanche_loops.experiences(tensors)
         runs["Avalanche"] = _loop(avalanche_loops.LOOPS[name], stream, lr, epochs)
     return in_turn(runs, problem, repeats, tolerance)
