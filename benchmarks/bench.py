@@ -49,6 +49,7 @@ class Document:
         self.sections: list[str] = []
         self.targets: list[str] = []
         self.missed: list[str] = []
+        self.times_torch: dict[str, float] = {}
 
     def section(self, title: str, *paragraphs: str) -> None:
         self.sections.append("\n\n".join([f"## {title}", *paragraphs]))
@@ -76,6 +77,8 @@ def against_frameworks(document: Document, problem: Problem, repeats: int) -> di
             )
             if name == "taer":
                 taer_by_epochs[epochs] = sides
+            else:
+                document.times_torch[name] = ratio(loop, own)
     steps = sum(-(-len(X) // 32) for X, _ in problem.tasks)
     apart = []
     for name in ("taer", "torch", "Avalanche"):
@@ -103,15 +106,13 @@ def other_methods(document: Document, problem: Problem, small: Problem, repeats:
         chosen = small if name in ("oewc", "gss") else problem
         sides = against_torch(name, chosen, repeats, lr=0.1 if name == "ucir" else 1.0)
         own, loop = sides.values()
-        rows.append(
-            f"{name} | {own} | {loop} | {ratio(loop, own):.1f} | {REQUIRED[name]} | "
-            f"{own.accuracy:.1f} / {loop.accuracy:.1f}"
-        )
+        rows.append(f"{name} | {own} | {loop} | {ratio(loop, own):.1f} | {own.accuracy:.1f} / {loop.accuracy:.1f}")
+        document.times_torch[name] = ratio(loop, own)
     document.section(
         "Other methods against torch",
         f"One epoch; oEWC and GSS, whose public codes run one backward pass a sample, on {len(small.tasks)} tasks "
         f"of {len(small.tasks[0][0]):,}.",
-        table("method | taer, s | torch, s | times torch | aim | accuracy of the two", rows),
+        table("method | taer, s | torch, s | times torch | accuracy of the two", rows),
     )
 
 
@@ -254,6 +255,9 @@ def aims(document: Document, frameworks: dict, products: dict, growing: float) -
             f"TaER against its matrix products, {case}: times slower", "≤ 3", own / alone, own <= 3 * alone,
             what_it_takes(own, 3 * alone, alone),
         )  # fmt: skip
+    for name, found in document.times_torch.items():
+        wanted = REQUIRED[name]
+        document.target(f"{name} against torch, 1 epoch: times faster", f"≥ {wanted}", found, found >= wanted)
     document.target("a step with 10,000 old classes against one with 10", "≤ 1.3", growing, growing <= 1.3)
 
 
