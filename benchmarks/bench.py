@@ -21,9 +21,9 @@ import measuring  # first: it sets the number of threads
 import numpy as np
 from growth import measure as measure_growth
 from growth import picture
-from measuring import TOLERANCE, Problem, Side, gaussian_classes, table
+from measuring import TOLERANCE, Problem, Side, gaussian_classes, in_turn, table
 from profiling import functions, parts
-from speed import against_products, against_sklearn, against_torch, ours
+from speed import BATCH, against_sklearn, against_torch, ours, runs_of, taer_by_epochs
 from startup import measure as measure_startup
 
 from taer.features import load_features
@@ -64,27 +64,20 @@ class Document:
 
 def against_frameworks(document: Document, problem: Problem, repeats: int) -> dict[int, dict[str, Side]]:
     """The three methods that Avalanche has or can be given; TaER also with the paper's larger number of epochs."""
-    rows, taer_by_epochs = [], {}
-    for name in ("taer", "er", "derpp"):
-        for epochs in EPOCHS if name == "taer" else EPOCHS[:1]:
-            sides = against_torch(
-                name, problem, repeats if epochs == 1 else min(3, repeats), epochs, avalanche=True
-            )
-            own, loop, framework = sides.values()
-            rows.append(
-                f"{name} | {epochs} | {own} | {loop} | {framework} | {ratio(loop, own):.1f} | "
-                f"{ratio(framework, own):.1f} | {own.accuracy:.1f} / {loop.accuracy:.1f} / {framework.accuracy:.1f}"
-            )
-            if name == "taer":
-                taer_by_epochs[epochs] = sides
-            else:
-                document.times_torch[name] = ratio(loop, own)
-    steps = sum(-(-len(X) // 32) for X, _ in problem.tasks)
+    found = taer_by_epochs(problem, repeats, EPOCHS)
+    rows = [compared("taer", epochs, sides) for epochs, sides in found.items()]
+    for name in ("er", "derpp"):
+        sides = against_torch(name, problem, repeats, avalanche=True)
+        rows.append(compared(name, 1, sides))
+        document.times_torch[name] = ratio(sides["torch"], sides["taer"])
+    steps = sum(-(-len(X) // BATCH) for X, _ in problem.tasks)
     apart = []
-    for name in ("taer", "torch", "Avalanche"):
-        once, often = (taer_by_epochs[epochs][name].median for epochs in EPOCHS)
-        step = (often - once) / (EPOCHS[1] - EPOCHS[0]) / steps
-        apart.append(f"{name} | {1e6 * step:.0f} | {1e3 * (once - steps * step) / len(problem.tasks):.1f}")
+    for name in ("taer", "torch", "Avalanche", "products"):
+        once, often = (np.array(found[epochs][name].seconds) for epochs in EPOCHS)
+        step = np.median(often - once) / (EPOCHS[1] - EPOCHS[0]) / steps
+        apart.append(
+            f"{name} | {1e6 * step:.0f} | {1e3 * (np.median(once) - steps * step) / len(problem.tasks):.1f}"
+        )
     document.section(
         "TaER, ER and DER++ against torch and Avalanche",
         "The torch loops (`benchmarks/torch_loops.py`) are tight: tensors of features, autograd, no data loader, no "
@@ -93,10 +86,33 @@ def against_frameworks(document: Document, problem: Problem, repeats: int) -> di
         "plugin. Its DER strategy replays one draw for both terms where the other two sides draw twice. Seconds "
         "are of learning the whole stream, median and range.",
         table(f"method | epochs | {THREE_SIDES}", rows),
-        "From one and ten epochs of TaER, a step and what a task costs besides its steps:",
+        "From one and ten epochs of TaER, a step and what a task costs besides its steps; the last line is explained "
+        "in the next section:",
         table("side | a step, µs | a task besides, ms", apart),
-    )  # fmt: skip
-    return taer_by_epochs
+    )
+    document.section(
+        "Against the limit",
+        "The two matrix products of each step of TaER alone, in numpy, on rows that lie ready in the order in which "
+        "they are needed: the least that any loop with these batches can take. TaER does more: it draws, gathers "
+        "and checks, looks at the old columns once a task, and keeps a memory. Measured in turn with the sides above.",
+        table(
+            "epochs | taer, s | products alone, s | ratio",
+            [
+                f"{epochs} | {sides['taer']} | {sides['products']} | {ratio(sides['taer'], sides['products']):.2f}"
+                for epochs, sides in found.items()
+            ],
+        ),
+    )
+    return found
+
+
+def compared(name: str, epochs: int, sides: dict[str, Side]) -> str:
+    """A row of a table of three sides."""
+    own, loop, framework = (sides[side] for side in ("taer", "torch", "Avalanche"))
+    return (
+        f"{name} | {epochs} | {own} | {loop} | {framework} | {ratio(loop, own):.1f} | "
+        f"{ratio(framework, own):.1f} | {own.accuracy:.1f} / {loop.accuracy:.1f} / {framework.accuracy:.1f}"
+    )
 
 
 def other_methods(document: Document, problem: Problem, small: Problem, repeats: int) -> None:
@@ -132,22 +148,6 @@ def single_pass(document: Document, problem: Problem, repeats: int) -> None:
         "on, so to be up to date after each task they fit everything so far again.",
         table("head | scikit-learn | taer, s | scikit-learn, s | times faster | accuracy of the two", rows),
     )
-
-
-def limit(document: Document, problem: Problem, repeats: int) -> dict[int, dict[str, Side]]:
-    found = {epochs: against_products(problem, repeats, epochs) for epochs in EPOCHS}
-    rows = [
-        f"{epochs} | {sides['taer']} | {sides['products']} | {ratio(sides['taer'], sides['products']):.2f}"
-        for epochs, sides in found.items()
-    ]
-    document.section(
-        "Against the limit",
-        "The two matrix products of each step alone, in numpy, on rows that lie ready in the order in which they are "
-        "needed: the least that any loop with these batches can take. TaER does more: it draws, gathers and checks, "
-        "looks at the old columns once a task, and keeps a memory.",
-        table("epochs | taer, s | products alone, s | ratio", rows),
-    )
-    return found
 
 
 def where_the_time_goes(document: Document, problem: Problem) -> None:
@@ -203,14 +203,10 @@ def on_real_features(document: Document, path: Path, repeats: int) -> None:
         (data.test_x - mean) / scale,
         arrival[data.test_y],
     )
-    rows, torch_seconds = [], {}
-    for name in ("taer", "er", "derpp"):
-        own, loop, framework = against_torch(name, problem, min(3, repeats), lr=3.0, avalanche=True).values()
-        torch_seconds[name] = loop.median
-        rows.append(
-            f"{name} | {own} | {loop} | {framework} | {ratio(loop, own):.1f} | {ratio(framework, own):.1f} | "
-            f"{own.accuracy:.1f} / {loop.accuracy:.1f} / {framework.accuracy:.1f}"
-        )
+    rows = []
+    for name in ("derpp", "er", "taer"):
+        sides = against_torch(name, problem, min(3, repeats), lr=3.0, avalanche=True)
+        rows.insert(0, compared(name, 1, sides))
     started = time.process_time()
     for name in ABLATION:
         for seed in range(3):
@@ -226,9 +222,9 @@ def on_real_features(document: Document, path: Path, repeats: int) -> None:
         "On real features",
         f"{data.name}, {len(data.train_x):,} × {data.train_x.shape[1]}, {len(tasks)} tasks, one epoch; standardised by "
         "the first task and divided by the root of the width before any side sees them.",
-        table(f"method | {THREE_SIDES}", rows),
+        table(f"method | epochs | {THREE_SIDES}", rows),
         f"The six heads of the paper's ablation × 3 seeds take {ablation:.1f} s together, one torch run of TaER "
-        f"{torch_seconds['taer']:.1f} s. The ten methods of the paper's main table × 3 seeds, measured after every task "
+        f"{sides['torch'].median:.1f} s. The ten methods of the paper's main table × 3 seeds, measured after every task "
         f"(`taer run FILE --methods {MAIN_TABLE} --epochs 1 {' '.join(raw)}`), take {main_table:.0f} s on the clock on one "
         "core.",
     )
@@ -239,25 +235,29 @@ def starting(document: Document, repeats: int) -> None:
     document.section("Starting", "New processes, seconds on the clock.", table("what | s", rows))
 
 
-def aims(document: Document, frameworks: dict, products: dict, growing: float) -> None:
-    for epochs in EPOCHS:
-        alone = products[epochs]["products"].median
+def aims(document: Document, found: dict[int, dict[str, Side]], growing: float) -> None:
+    for epochs, sides in found.items():
+        own, alone = sides["taer"].median, sides["products"].median
         case = f"{epochs} epoch" + "s" * (epochs > 1)
         for other, wanted in (("Avalanche", 20), ("torch", REQUIRED["taer"])):
-            own = frameworks[epochs]["taer"].median
-            found, budget = frameworks[epochs][other].median / own, frameworks[epochs][other].median / wanted
+            times, budget = sides[other].median / own, sides[other].median / wanted
             document.target(
-                f"TaER against {other}, {case}: times faster", f"≥ {wanted}", found, found >= wanted,
+                f"taer against {other}, {case}: times faster",
+                f"≥ {wanted}",
+                times,
+                times >= wanted,
                 what_it_takes(own, budget, alone),
-            )  # fmt: skip
-        own = products[epochs]["taer"].median
+            )
         document.target(
-            f"TaER against its matrix products, {case}: times slower", "≤ 3", own / alone, own <= 3 * alone,
+            f"taer against its matrix products, {case}: times slower",
+            "≤ 3",
+            own / alone,
+            own <= 3 * alone,
             what_it_takes(own, 3 * alone, alone),
-        )  # fmt: skip
-    for name, found in document.times_torch.items():
+        )
+    for name, times in document.times_torch.items():
         wanted = REQUIRED[name]
-        document.target(f"{name} against torch, 1 epoch: times faster", f"≥ {wanted}", found, found >= wanted)
+        document.target(f"{name} against torch, 1 epoch: times faster", f"≥ {wanted}", times, times >= wanted)
     document.target("a step with 10,000 old classes against one with 10", "≤ 1.3", growing, growing <= 1.3)
 
 
@@ -286,19 +286,18 @@ def main() -> None:
     problem = gaussian_classes(3, 500, 64, noise=1) if options.quick else gaussian_classes(10, 5000, 384)
     small = problem.first(2) if options.quick else gaussian_classes(2, 1000, 384)
     for name in ("taer", "er", "derpp"):
-        against_torch(name, small, 1, avalanche=True, tolerance=100)  # warm: imports, thread pools, caches
+        in_turn(runs_of(name, small, avalanche=True), small, 1)  # warm: imports, thread pools, caches
 
     document = Document()
-    frameworks = against_frameworks(document, problem, repeats)
+    found = against_frameworks(document, problem, repeats)
     other_methods(document, problem, small, repeats)
     single_pass(document, problem, repeats)
-    products = limit(document, problem, repeats)
-    growing = growth(document, repeats, options.quick, options.out / "images")
+    growing = growth(document, min(3, repeats), options.quick, options.out / "images")
     where_the_time_goes(document, problem)
     if options.features:
         on_real_features(document, options.features, repeats)
     starting(document, repeats)
-    aims(document, frameworks, products, growing)
+    aims(document, found, growing)
     minutes = (time.monotonic() - started) / 60
     (options.out / "benchmarks.md").write_text(written(document, problem, machine, repeats, minutes))
 
@@ -311,7 +310,7 @@ def written(document: Document, problem: Problem, machine: str, repeats: int, mi
         f"- Machine: {machine}.\n"
         "- One thread for every library. Seconds are of processor time, which other work on the machine disturbs least. "
         "The sides of a comparison run in turn in one process; "
-        f"medians of {repeats} repeats (ten epochs: {min(3, repeats)}) with their range.\n"
+        f"medians of {repeats} repeats ({min(3, repeats)} for growth and real features) with their range.\n"
         f"- The problem: {tasks} tasks of {samples:,} × {width} in float32, ten Gaussian classes each; batches of 32 and "
         "32 replayed, a memory of 200, plain descent at the same rate, features as they are and columns from zero on "
         "all sides.\n"

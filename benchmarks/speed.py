@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import torch_loops
-from measuring import TOLERANCE, Predict, Problem, Side, in_turn
+from measuring import Predict, Problem, Side, equally_good, in_turn
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
@@ -39,15 +39,9 @@ def _loop(loop: Callable[..., Any], tasks: Any, lr: float, epochs: int) -> Calla
     return run
 
 
-def against_torch(
-    name: str,
-    problem: Problem,
-    repeats: int,
-    epochs: int = 1,
-    lr: float = 1.0,
-    avalanche: bool = False,
-    tolerance: float = TOLERANCE,
-) -> dict[str, Side]:
+def runs_of(
+    name: str, problem: Problem, epochs: int = 1, lr: float = 1.0, avalanche: bool = False
+) -> dict[str, Callable[[int], Predict]]:
     """A head, the torch loop with its objective and, if asked for, Avalanche with it."""
     tensors = problem.tensors()
     runs = {"taer": ours(name, problem, lr, epochs), "torch": _loop(torch_loops.LOOPS[name], tensors, lr, epochs)}
@@ -56,7 +50,29 @@ def against_torch(
 
         stream = avalanche_loops.experiences(tensors)
         runs["Avalanche"] = _loop(avalanche_loops.LOOPS[name], stream, lr, epochs)
-    return in_turn(runs, problem, repeats, tolerance)
+    return runs
+
+
+def against_torch(
+    name: str, problem: Problem, repeats: int, lr: float = 1.0, avalanche: bool = False
+) -> dict[str, Side]:
+    return equally_good(in_turn(runs_of(name, problem, lr=lr, avalanche=avalanche), problem, repeats))
+
+
+def taer_by_epochs(problem: Problem, repeats: int, numbers: Sequence[int]) -> dict[int, dict[str, Side]]:
+    """TaER, torch, Avalanche and the matrix products alone with each number of epochs, all of them in turn."""
+    products = Products(problem)
+    runs = {}
+    for epochs in numbers:
+        for side, run in runs_of("taer", problem, epochs, avalanche=True).items():
+            runs[f"{side} {epochs}"] = run
+        runs[f"products {epochs}"] = products.in_epochs(epochs)
+    found = in_turn(runs, problem, repeats)
+    by_epochs = {}
+    for epochs in numbers:
+        learners = {side: found[f"{side} {epochs}"] for side in ("taer", "torch", "Avalanche")}
+        by_epochs[epochs] = {**equally_good(learners), "products": found[f"products {epochs}"]}
+    return by_epochs
 
 
 def against_sklearn(problem: Problem, repeats: int) -> Iterator[tuple[str, str, dict[str, Side]]]:
@@ -82,7 +98,7 @@ def against_sklearn(problem: Problem, repeats: int) -> Iterator[tuple[str, str, 
     yield (
         "`finetune`, batches of mixed classes",
         "`SGDClassifier(loss='log_loss').partial_fit`",
-        in_turn({"taer": descent, "scikit-learn": sgd}, problem, repeats),
+        equally_good(in_turn({"taer": descent, "scikit-learn": sgd}, problem, repeats)),
     )
     solved: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         "slda": (
@@ -112,9 +128,9 @@ def against_sklearn(problem: Problem, repeats: int) -> Iterator[tuple[str, str, 
             "taer": lambda seed, make=make: make().fit(X, y).predict,
             "scikit-learn": lambda seed, make=make_other: make().fit(X, y).predict,
         }
-        yield f"`{name}`, all at once", other_name, in_turn(once, problem, repeats)
+        yield f"`{name}`, all at once", other_name, equally_good(in_turn(once, problem, repeats))
         always = {"taer": task_by_task, "scikit-learn": anew_each_time}
-        yield f"`{name}`, up to date after each task", other_name, in_turn(always, problem, repeats)
+        yield f"`{name}`, up to date after each task", other_name, equally_good(in_turn(always, problem, repeats))
 
 
 class Products:
@@ -140,14 +156,9 @@ class Products:
                 np.dot(rows, self.columns.T, out=scores)
                 np.dot(scores.T, rows, out=self.gradient)
 
+    def in_epochs(self, epochs: int) -> Callable[[int], Predict]:
+        def run(seed: int) -> Predict:
+            self.run(epochs)
+            return lambda X: np.full(len(X), -1)  # products learn nothing
 
-def against_products(problem: Problem, repeats: int, epochs: int) -> dict[str, Side]:
-    """TaER and the products of its steps; the products predict nothing, so there is no accuracy to compare."""
-    products = Products(problem)
-    learn = ours("taer", problem, 1.0, epochs)
-
-    def multiply(seed: int) -> Predict:
-        products.run(epochs)
-        return lambda X: np.full(len(X), -1)
-
-    return in_turn({"taer": learn, "products": multiply}, problem, repeats, tolerance=100)
+        return run

@@ -33,7 +33,7 @@ def test_sides_that_learn_something_else_are_refused():
         "import measuring, speed\n"
         "problem = measuring.gaussian_classes(3, 500, 64, noise=1)\n"
         "runs = {name: speed.ours(name, problem, 1.0, 1) for name in ('taer', 'finetune')}\n"
-        "measuring.in_turn(runs, problem, 1)\n"
+        "measuring.equally_good(measuring.in_turn(runs, problem, 1))\n"
     )
     assert done.returncode == 1
     assert "the sides do not learn the same" in done.stderr
