@@ -83,8 +83,8 @@ def against_frameworks(document: Document, problem: Problem, repeats: int) -> di
         "The torch loops (`benchmarks/torch_loops.py`) are tight: tensors of features, autograd, no data loader, no "
         "framework. Avalanche (`benchmarks/avalanche_loops.py`) has a `TensorDataset` of features, its "
         "`IncrementalClassifier`, its `ReplayPlugin(200)` with its class-balanced buffer, and its DER strategy; the "
-        "objective of TaER is a small plugin. Its DER strategy replays one draw for both terms where the other two sides draw twice. Seconds "
-        "are of learning the whole stream, median and range.",
+        "objective of TaER is a small plugin. Its DER strategy replays one draw for both terms where the other two "
+        "sides draw twice. Seconds are of learning the whole stream, median and range.",
         table(f"method | epochs | {THREE_SIDES}", rows),
         "From one and ten epochs of TaER, a step and what a task costs besides its steps; the last line is explained "
         "in the next section:",
