@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+BENCH_VENV ?= .venv-bench
 
-.PHONY: demo test test-all lint clean help
+.PHONY: bench demo test test-all lint clean help
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,5 +32,14 @@ test: lint  ## install what the tests need, check style and types, run the tests
 test-all: lint  ## the slow set: what takes long or needs more than pip can install
 	$(BIN)/pytest -m slow -rs || test $$? -eq 5
 
-clean:  ## remove the environment and the results
-	rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache
+# Avalanche needs torchvision, which must fit the torch that is there, so both are chosen together.
+$(BENCH_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 avalanche-lib==0.6.0 -e '.[report]'
+	@touch $@
+
+bench: $(BENCH_VENV)/.installed  ## measure speed against others; writes docs/benchmarks.md (FEATURES=file: also on real features)
+	$(BENCH_VENV)/bin/python benchmarks/bench.py $(if $(FEATURES),--features $(FEATURES))
+
+clean:  ## remove the environments and the results
+	rm -rf $(VENV) $(BENCH_VENV) results .pytest_cache .mypy_cache .ruff_cache

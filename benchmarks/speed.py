@@ -1,194 +1,186 @@
-"""Speed of the heads against the same objectives in plain torch, side by side in one process on one thread.
-
-    python benchmarks/speed.py [--features cifar100-resnet18.safetensors]
-
-Prints Markdown. Seconds are of processor time, which other work on the machine disturbs least, and every ratio is of
-two medians measured in turn.
-"""
+"""Speed of the heads: against Avalanche, plain torch, scikit-learn, and the matrix products alone."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy and torch
 
 import numpy as np
 import torch
-from torch_loops import LOOPS
+import torch_loops
+from measuring import Predict, Problem, Side, equally_good, in_turn
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
 import taer
-from taer.features import load_features
-from taer.stream import class_stream
 
-REQUIRED = {"taer": 8, "er": 5, "derpp": 5, "ssil": 5, "ucir": 5, "oewc": 5, "gss": 20}
+BATCH = 32
 
 
-def problem(n_tasks: int, per_task: int, width: int, seed: int = 0) -> tuple[list[Any], Any, Any]:
-    """Tasks of ten Gaussian classes, and a test set."""
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(10 * n_tasks, width)).astype(np.float32)
+def ours(name: str, problem: Problem, lr: float, epochs: int) -> Callable[[int], Predict]:
+    """A head in the form of the loops it is compared with: features as they are, columns from zero."""
 
-    def sample(labels: np.ndarray) -> np.ndarray:
-        rows: np.ndarray = centres[labels] + 3 * rng.normal(size=(len(labels), width)).astype(np.float32)
-        return rows / np.sqrt(width, dtype=np.float32)
+    def run(seed: int) -> Predict:
+        head = taer.make_head(name, epochs=epochs, standardize="none", random_state=seed)
+        params = {"lr": lr, "init": "zero", "replay_batch_size": 8 if name == "ssil" else BATCH}
+        head.set_params(**{key: value for key, value in params.items() if key in head.get_params()})
+        for X, y in problem.tasks:
+            head.partial_fit(X, y)
+        return head.predict
 
-    tasks = []
-    for number in range(n_tasks):
-        y = np.repeat(np.arange(10 * number, 10 * number + 10), per_task // 10)
-        tasks.append((sample(y), y))
-    y_test = np.repeat(np.arange(10 * n_tasks), 20)
-    return tasks, sample(y_test), y_test
+    return run
 
 
-def ours(name: str, tasks: list[Any], lr: float, epochs: int) -> taer.heads.base.Head:
-    head = taer.make_head(name, epochs=epochs, standardize="none", random_state=0)
-    params = {"lr": lr, "init": "zero", "replay_batch_size": 8 if name == "ssil" else 32}
-    head.set_params(**{key: value for key, value in params.items() if key in head.get_params()})
-    for X, y in tasks:
-        head.partial_fit(X, y)
-    return head
+def _loop(loop: Callable[..., Any], tasks: Any, lr: float, epochs: int) -> Callable[[int], Predict]:
+    def run(seed: int) -> Predict:
+        predict = loop(tasks, lr=lr, epochs=epochs)
+        return lambda X: predict(torch.tensor(X)).numpy()
+
+    return run
 
 
-def in_turn(*calls: Callable[[], Any], repeats: int) -> list[list[float]]:
-    """Seconds of each call, measured in turn so that noise falls on all alike."""
-    seconds: list[list[float]] = [[] for _ in calls]
-    for _ in range(repeats):
-        for each, call in zip(seconds, calls, strict=True):
-            started = time.process_time()
-            call()
-            each.append(time.process_time() - started)
-    return seconds
+def runs_of(
+    name: str, problem: Problem, epochs: int = 1, lr: float = 1.0, avalanche: bool = False
+) -> dict[str, Callable[[int], Predict]]:
+    """A head, the torch loop with its objective and, if asked for, Avalanche with it."""
+    tensors = problem.tensors()
+    runs = {"taer": ours(name, problem, lr, epochs), "torch": _loop(torch_loops.LOOPS[name], tensors, lr, epochs)}
+    if avalanche:
+        import avalanche_loops  # which only the environment of `make bench` has
+
+        stream = avalanche_loops.experiences(tensors)
+        runs["Avalanche"] = _loop(avalanche_loops.LOOPS[name], stream, lr, epochs)
+    return runs
 
 
-def shown(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds):.3f} ({min(seconds):.3f}–{max(seconds):.3f})"
+def against_torch(
+    name: str, problem: Problem, repeats: int, lr: float = 1.0, avalanche: bool = False
+) -> dict[str, Side]:
+    return equally_good(in_turn(runs_of(name, problem, lr=lr, avalanche=avalanche), problem, repeats))
 
 
-def against_torch(names: list[str], tasks: list[Any], test: tuple[Any, Any], repeats: int) -> None:
-    tensors = [(torch.tensor(X), torch.tensor(y)) for X, y in tasks]
-    test_X, test_y = test
-    print("| method | ours, s | torch, s | times faster | required | accuracy, ours | torch |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for name in names:
-        lr = 1.0 if name != "ucir" else 0.1
-        few = slice(0, 2) if name == "gss" else slice(None)  # the plain GSS would take half an hour
-        kept: dict[str, Any] = {}
-
-        def run_ours(name: str = name, lr: float = lr, few: slice = few, kept: dict[str, Any] = kept) -> None:
-            kept["ours"] = ours(name, tasks[few], lr, 1)
-
-        def run_torch(name: str = name, lr: float = lr, few: slice = few, kept: dict[str, Any] = kept) -> None:
-            torch.manual_seed(0)
-            kept["torch"] = LOOPS[name](tensors[few], lr=lr)
-
-        own, other = in_turn(run_ours, run_torch, repeats=1 if name in ("gss", "oewc") else repeats)
-        seen = np.isin(test_y, np.concatenate([y for _, y in tasks[few]]))
-        scores = [
-            np.mean(kept["ours"].predict(test_X[seen]) == test_y[seen]),
-            np.mean(kept["torch"](torch.tensor(test_X[seen])).numpy() == test_y[seen]),
-        ]
-        ratio = statistics.median(other) / statistics.median(own)
-        print(f"| {name} | {shown(own)} | {shown(other)} | {ratio:.1f} | {REQUIRED[name]} | "
-              f"{100 * scores[0]:.1f} | {100 * scores[1]:.1f} |", flush=True)  # fmt: skip
-    print()
+def taer_by_epochs(problem: Problem, repeats: int, numbers: Sequence[int]) -> dict[int, dict[str, Side]]:
+    """TaER, torch, Avalanche and the matrix products alone with each number of epochs, all of them in turn."""
+    products = Products(problem)
+    runs = {}
+    for epochs in numbers:
+        for side, run in runs_of("taer", problem, epochs, avalanche=True).items():
+            runs[f"{side} {epochs}"] = run
+        runs[f"products {epochs}"] = products.in_epochs(epochs)
+    found = in_turn(runs, problem, repeats)
+    by_epochs = {}
+    for epochs in numbers:
+        learners = {side: found[f"{side} {epochs}"] for side in ("taer", "torch", "Avalanche")}
+        by_epochs[epochs] = {**equally_good(learners), "products": found[f"products {epochs}"]}
+    return by_epochs
 
 
-class Timed(taer.TaER):
-    """TaER that times its steps apart from the one look at the old columns before them."""
+def against_sklearn(problem: Problem, repeats: int) -> Iterator[tuple[str, str, dict[str, Side]]]:
+    """Heads that see each sample once; what was compared, with what, and how long each took."""
+    X, y = problem.together()
+    classes = np.unique(y)
+    mixed = np.array_split(np.random.default_rng(0).permutation(len(X)), len(problem.tasks))
 
-    def _descend(self, *arguments: Any) -> None:
-        started = time.process_time()
-        super()._descend(*arguments)
-        self.seconds_ = time.process_time() - started
+    def descent(seed: int) -> Predict:
+        head = taer.Finetune(epochs=1, lr=1.0, standardize="none", init="zero", random_state=seed)
+        for rows in mixed:
+            head.partial_fit(X[rows], y[rows])
+        return head.predict
 
+    def sgd(seed: int) -> Predict:
+        other = SGDClassifier(
+            loss="log_loss", penalty=None, learning_rate="constant", eta0=0.001, random_state=seed
+        )
+        for rows in mixed:
+            other.partial_fit(X[rows], y[rows], classes=classes)
+        return other.predict
 
-def many_old_classes(repeats: int) -> None:
-    """A step of TaER after 10 and after 10,000 old classes."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(6400, 384)).astype(np.float32), np.repeat(np.arange(10_000, 10_010), 640)
-    spent: dict[int, list[float]] = {10: [], 10_000: []}
-    for _ in range(repeats):
-        for n_old, seconds in spent.items():
-            old_y = np.arange(max(n_old, 200)) % n_old  # enough for a full memory in both cases
-            old_X = rng.normal(size=(len(old_y), 384)).astype(np.float32)
-            head = Timed(epochs=1, standardize="none", random_state=0).fit(old_X, old_y)
-            seconds.append(head.set_params(epochs=5).partial_fit(X, y).seconds_ / 1000)  # 5 epochs of 200 steps
-    few, many = (statistics.median(seconds) for seconds in spent.values())
-    print(f"A step of TaER with 10 old classes: {1e6 * few:.0f} µs; with 10,000: {1e6 * many:.0f} µs; ", end="")
-    print(f"ratio {many / few:.2f} (required: at most 1.3).\n", flush=True)
-
-
-def on_real_features(path: Path) -> None:
-    data = load_features(path)
-    streams = [class_stream(data, 10, order=seed) for seed in range(3)]
-    first = list(streams[0])
-    numbered = np.argsort(streams[0].order)
-    tensors = [(torch.tensor(t.X_train.astype(np.float32)), torch.tensor(numbered[t.y_train])) for t in first]
-    all_six = ("taer", "er", "er-fixed", "er-balanced", "finetune", "joint")
-
-    def six_heads() -> None:
-        for stream in streams:
-            tasks = [(task.X_train, task.y_train) for task in stream]
-            for name in all_six:
-                ours(name, tasks, 0.1, 1)
-
-    own, other = in_turn(six_heads, lambda: LOOPS["taer"](tensors), repeats=1)
-    single, _ = in_turn(
-        lambda: ours("taer", [(t.X_train, t.y_train) for t in first], 0.1, 1), lambda: None, repeats=3
+    yield (
+        "`finetune`, batches of mixed classes",
+        "`SGDClassifier(loss='log_loss').partial_fit`",
+        equally_good(in_turn({"taer": descent, "scikit-learn": sgd}, problem, repeats)),
     )
-    median = statistics.median(single)
-    print(
-        f"{data.name}: all six heads × 3 seeds take {own[0]:.1f} s, one torch run of TaER {other[0]:.1f} s, ",
-        end="",
-    )
-    print(f"one of ours {median:.2f} s ({other[0] / median:.1f} times faster).\n", flush=True)
+    solved: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "slda": (
+            lambda: taer.SLDA(shrinkage=0.1, random_state=0),
+            lambda: LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1),
+        ),
+        "ridge": (lambda: taer.Ridge(gamma=1.0, random_state=0), lambda: RidgeClassifier(alpha=1.0)),
+    }
+    for name, (make, make_other) in solved.items():
+        other_name = f"`{type(make_other()).__name__}.fit`"
+
+        def task_by_task(seed: int, make: Callable[[], Any] = make) -> Predict:
+            head = make()
+            for X, y in problem.tasks:
+                head.partial_fit(X, y)
+            predict: Predict = head.predict
+            return predict
+
+        def anew_each_time(seed: int, make: Callable[[], Any] = make_other) -> Predict:
+            end = 0
+            for task_X, _ in problem.tasks:
+                end += len(task_X)
+                predict: Predict = make().fit(X[:end], y[:end]).predict
+            return predict
+
+        once = {
+            "taer": lambda seed, make=make: make().fit(X, y).predict,
+            "scikit-learn": lambda seed, make=make_other: make().fit(X, y).predict,
+        }
+        yield f"`{name}`, all at once", other_name, equally_good(in_turn(once, problem, repeats))
+        always = {"taer": task_by_task, "scikit-learn": anew_each_time}
+        yield f"`{name}`, up to date after each task", other_name, equally_good(in_turn(always, problem, repeats))
 
 
-def slda_against_one_product(path: Path, repeats: int) -> None:
-    """SLDA over a file, task after task, against the least it could do: convert to float64, one Gram product."""
-    data = load_features(path)
-    X, tasks = np.array(data.train_x), [(task.X_train, task.y_train) for task in class_stream(data, 10)]
+def slda_against_one_product(problem: Problem, repeats: int) -> dict[str, Side]:
+    """SLDA task after task, and the least it could do: convert all samples to float64 and multiply them once."""
+    X, _ = problem.together()
 
-    def learn() -> None:
+    def learn(seed: int) -> Predict:
         head = taer.SLDA()
-        for task_X, y in tasks:
+        for task_X, y in problem.tasks:
             head.partial_fit(task_X, y)
+        return head.predict
 
-    def product() -> None:
+    def product(seed: int) -> Predict:
         rows = X.astype(np.float64)
         rows.T @ rows
+        return _learned_nothing
 
-    learn()  # imports
-    own, least = in_turn(learn, product, repeats=max(5, repeats))
-    ratio = statistics.median(own) / statistics.median(least)
-    print(
-        f"{data.name}: slda in 10 tasks {shown(own)} s, conversion and one Gram product {shown(least)} s; ", end=""
-    )
-    print(f"ratio {ratio:.2f} (required: at most 1.5).\n", flush=True)
+    return in_turn({"taer": learn, "product": product}, problem, repeats)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", type=Path, help="also measure on this feature file")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--methods", default=",".join(LOOPS))
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    tasks, *test = problem(n_tasks=10, per_task=5000, width=384)
-    print("10 tasks of 5,000 × 384, 10 classes each, one epoch, batch 32 + 32, one thread; median (range) of "
-          f"{options.repeats}; GSS: 2 tasks, GSS and oEWC measured once.\n")  # fmt: skip
-    against_torch(options.methods.split(","), tasks, (test[0], test[1]), options.repeats)
-    many_old_classes(options.repeats)
-    if options.features:
-        slda_against_one_product(options.features, options.repeats)
-        on_real_features(options.features)
+def _learned_nothing(X: np.ndarray) -> np.ndarray:
+    return np.full(len(X), -1)
 
 
-if __name__ == "__main__":
-    main()
+class Products:
+    """The two matrix products of each step of TaER, and nothing else: on rows that lie ready in their order."""
+
+    def __init__(self, problem: Problem) -> None:
+        rng = np.random.default_rng(0)
+        self.steps: list[np.ndarray] = []
+        for number, (X, _) in enumerate(problem.tasks):
+            order = rng.permutation(len(X))
+            for start in range(0, len(X), BATCH):
+                rows = X[order[start : start + BATCH]]
+                replayed = rng.integers(0, len(X), BATCH if number else 0)
+                self.steps.append(np.concatenate([rows, X[replayed]]))
+        self.columns = np.zeros((10, X.shape[1]), X.dtype)
+        self.scores = np.zeros((2 * BATCH, 10), X.dtype)
+        self.gradient = np.zeros_like(self.columns)
+
+    def run(self, epochs: int) -> None:
+        for _ in range(epochs):
+            for rows in self.steps:
+                scores = self.scores[: len(rows)]
+                np.dot(rows, self.columns.T, out=scores)
+                np.dot(scores.T, rows, out=self.gradient)
+
+    def in_epochs(self, epochs: int) -> Callable[[int], Predict]:
+        def run(seed: int) -> Predict:
+            self.run(epochs)
+            return _learned_nothing
+
+        return run

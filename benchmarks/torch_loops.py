@@ -26,13 +26,15 @@ class Memory:
         self.X: Any = None
         self.y: Any = torch.empty(0, dtype=torch.long)
 
-    def refill(self, X: Any, y: Any) -> None:
+    def refill(self, X: Any, y: Any) -> Any:
+        """Returns which of the stored samples followed by the new ones are kept."""
         everything = X if self.X is None else torch.cat([self.X, X])
         labels = torch.cat([self.y, y])
         classes = labels.unique()
-        quota = MEMORY // len(classes)
-        picks = torch.cat([(labels == c).nonzero()[:, 0][:quota] for c in classes])
+        quota = max(1, MEMORY // len(classes))
+        picks = torch.cat([(labels == c).nonzero()[:, 0][:quota] for c in classes[:MEMORY]])
         self.X, self.y = everything[picks], labels[picks]
+        return picks
 
     def draw(self, size: int = REPLAY) -> Any:
         return torch.randperm(len(self.y))[:size]
@@ -107,8 +109,12 @@ def derpp(tasks: list[Any], epochs: int = 1, lr: float = 0.03, **_: Any) -> Pred
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        memory.refill(X, y)
-        logits = memory.X @ W.detach().T
+        stored, picks = len(memory.y), memory.refill(X, y)
+        now = memory.X @ W.detach().T
+        if old:  # a sample keeps the logits of the task it came with
+            kept = picks < stored
+            now[kept] = F.pad(logits, (0, len(W) - old), value=torch.nan)[picks[kept]]
+        logits = now
     return lambda X: (X @ W.detach().T).argmax(1)
 
 
@@ -149,7 +155,11 @@ def ucir(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
     W, memory, eta = None, Memory(), torch.ones(1, requires_grad=True)
     for X, y in tasks:
         W, old = _grown(W, y, X.shape[1])
-        own = torch.stack([F.normalize(F.normalize(X[y == c], dim=1).mean(0), dim=0) for c in range(old, len(W))])
+        if old:
+            means = torch.stack([F.normalize(X[y == c], dim=1).mean(0) for c in range(old, len(W))])
+            own = F.normalize(means, dim=1) * W[:old].norm(dim=1).mean()
+        else:
+            own = torch.empty_like(W).uniform_(-(X.shape[1] ** -0.5), X.shape[1] ** -0.5)
         own.requires_grad_()
         fixed = F.normalize(W[:old], dim=1) if old else W[:old]
         optimiser = torch.optim.SGD([own, eta], lr=lr, momentum=0.9, weight_decay=5e-4)

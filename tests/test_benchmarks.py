@@ -1,0 +1,52 @@
+"""The benchmarks in small, as far as they go without Avalanche: their own checks must pass."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, as they set the number of threads for all of it."""
+    return subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_heads_and_torch_loops_learn_the_same():
+    done = run(
+        "import measuring, torch_loops, speed\n"
+        "problem = measuring.gaussian_classes(3, 500, 64, noise=1)\n"
+        "for name in torch_loops.LOOPS:\n"
+        "    few = problem.first(2) if name in ('oewc', 'gss') else problem\n"
+        "    speed.against_torch(name, few, 3, lr=0.1 if name == 'ucir' else 1.0)\n"
+        "assert len(list(speed.against_sklearn(problem, 1))) == 5\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_sides_that_learn_something_else_are_refused():
+    done = run(
+        "import measuring, speed\n"
+        "problem = measuring.gaussian_classes(3, 500, 64, noise=1)\n"
+        "runs = {name: speed.ours(name, problem, 1.0, 1) for name in ('taer', 'finetune')}\n"
+        "measuring.equally_good(measuring.in_turn(runs, problem, 1))\n"
+    )
+    assert done.returncode == 1
+    assert "the sides do not learn the same" in done.stderr
+
+
+@pytest.mark.slow
+def test_profile_and_growth_find_the_parts_of_a_head():
+    done = run(
+        "import measuring, growth, profiling\n"
+        "spent = profiling.parts(measuring.gaussian_classes(3, 500, 64))\n"
+        "assert min(spent.values()) > 0, spent\n"
+        "steps, samples, widths = growth.measure(1, quick=True)\n"
+        "assert min(steps.medians('taer')) > min(steps.medians('products alone')) > 0\n"
+        "assert growth.picture([steps, samples, widths]).svg.count('old classes') == 1\n"
+    )
+    assert done.returncode == 0, done.stderr
