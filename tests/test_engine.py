@@ -387,6 +387,13 @@ def test_a_wrong_address_is_one_line_within_seconds(cli, file, silent_port, web_
     assert time.monotonic() - started < 30
 
 
+def test_a_wrong_address_in_the_environment_is_told_as_well(cli, file, silent_port, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{silent_port}")
+    code, _, err = cli("run", file, "--tasks", 5, "--engine", "ray")
+    assert code == 2
+    assert f"127.0.0.1:{silent_port}: no Ray cluster answers there" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
