@@ -93,6 +93,14 @@ def grid(epochs, seeds=2, methods=("taer", "slda")):
     return [Run(streams[seed], name, params.get(name, {}), seed) for name in methods for seed in range(seeds)]
 
 
+class SlowStart(taer.SLDA):
+    """Its first block is finished last."""
+
+    def _embed(self, X):
+        time.sleep(1.0 * (X[0, 0] == blobs(6, 50, width=40)[0][0, 0]))
+        return super()._embed(X)
+
+
 def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     """A grid and a head in small: quick enough for every change."""
     import ray
@@ -108,7 +116,7 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
         assert str(engine.workers()) == "2 workers on 2 nodes"
         there = results_of(runs, tmp_path / "there")
         assert puts == ["FeatureSet"]  # sent once, not with each of four runs
-        head_there = taer.SLDA().fit(X, y)
+        head_there = SlowStart().fit(X, y)
     assert there == here
     assert len(list((tmp_path / "there").glob("*.json"))) == len(runs)
     np.testing.assert_array_equal(head_there.statistics_.scatter, head_here.statistics_.scatter)
