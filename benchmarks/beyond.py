@@ -1,44 +1,368 @@
-"""The tables of docs/beyond.md: closed-form heads and heads with frozen scores, against the number of tasks.
+"""The tables and figures of docs/beyond.md and docs/choosing.md, from feature files and the results of the runs.
 
-    python benchmarks/beyond.py --features DIR --out results --jobs 2 [--methods gauss-chain,slda] [--tasks 5,10,20,50]
+    python benchmarks/beyond.py --features DIR --out results --write [--parts accuracy,calibration]
 
-DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors. Runs are kept in --out and not run again.
-``--joint`` fits the converged joint softmax that the heads are compared with.
+DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors, and photos.safetensors if there is one (see
+docs/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and what is missing shows as a
+dash. --write puts each table in its place in the documents; without it they are printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from fidelity import EPOCHS, show, table
+from fidelity import EPOCHS
 
-from taer.experiment import Run, run_grid, summarise
+import taer
+from taer.experiment import Result, Run, mean_auroc, run_grid
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
+from taer.heads.sgd import one_blas_thread
+from taer.heads.statistical import relative_distances
+from taer.report.figures import Curve, curves
 from taer.stream import class_stream
 
-METHODS = "taer,ncm,slda,ridge,ranpac,rff-lda,rgda,taer-gauss,lda-frozen,gauss-frozen,gauss-chain"
+DOCS = Path(__file__).parents[1] / "docs"
+TASKS = (5, 10, 20, 50)
+RANKS = (0, 4, 16, 64, 256, 512)
+MEMORIES = (200, 1000, 5000, 20000)
+STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03)  # C of the joint softmax
+TITLES = {"cub200-resnet18": "CUB-200", "cifar100-resnet18": "CIFAR-100"}
+# Whether old scores move, and whether a class can be forgotten as if it had never been seen.
+FACTS = {
+    "gauss-chain": ("never", "all but its share in the covariances"),
+    "gauss-frozen": ("never", "all but its share in the first covariance"),
+    "lda-frozen": ("never", "all but its share in the first covariance"),
+    "fecam": ("never", "yes"),
+    "ncm": ("never", "yes"),
+    "taer-gauss": ("never", "no"),
+    "rgda": ("yes", "yes"),
+    "rff-lda": ("yes", "with `forgettable=True`"),
+    "slda": ("yes", "with `forgettable=True`"),
+    "ranpac": ("yes", "with `forgettable=True`"),
+    "ridge": ("yes", "with `forgettable=True`"),
+    "taer": ("never", "no"),
+    "er": ("yes", "no"),
+    "finetune": ("yes", "no"),
+    "joint": ("yes", "no"),
+}
 
 
-def joint_softmax(data: FeatureSet, seed: int = 0) -> float:
-    """Accuracy of LogisticRegression on standardised features, C by 5-fold cross-validation on training data."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
+@dataclass(frozen=True)
+class Bench:
+    """Results of runs, by what decides them."""
+
+    sets: dict[str, FeatureSet]
+    out: Path
+    jobs: int
+    stored: bool
+
+    def results(
+        self, data: FeatureSet, method: str, tasks: int = 10, seeds: int = 3, **params: Any
+    ) -> list[Result] | None:
+        """Of all seeds, or nothing if some are missing and nothing is to be run."""
+        if "epochs" in HEADS[method]().get_params():
+            params = {"epochs": EPOCHS.get(data.name, 10)} | params
+        runs = [Run(class_stream(data, tasks, order=seed), method, params, seed) for seed in range(seeds)]
+        if self.stored and not all((self.out / run.file_name).is_file() for run in runs):
+            return None
+        return [result for _, result, _ in run_grid(runs, self.out, jobs=self.jobs)]
+
+    def once(self, name: str, data: FeatureSet, measure: Any) -> dict[str, Any] | None:
+        """A measurement that is no run, kept beside the results."""
+        path = self.out / f"{name}-{data.fingerprint[:20]}.json"
+        if not path.is_file():
+            if self.stored:
+                return None
+            self.out.mkdir(parents=True, exist_ok=True)
+            with one_blas_thread():
+                path.write_text(json.dumps(measure(data)))
+        kept: dict[str, Any] = json.loads(path.read_text())
+        return kept
+
+
+def joint_softmax(data: FeatureSet) -> dict[str, Any]:
+    """LogisticRegression on standardised features, C by 5-fold cross-validation on the training data.
+
+    LogisticRegressionCV starts each C where the last one ended, which makes the search affordable.
+    """
+    from sklearn.linear_model import LogisticRegressionCV
     from sklearn.preprocessing import StandardScaler
 
-    X, y = data.train_x.astype(np.float32), np.asarray(data.train_y)
-    some = np.random.default_rng(seed).permutation(len(X))[:20000]  # C is one number; the fit is on everything
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
-    search = GridSearchCV(model, {"logisticregression__C": [0.001, 0.003, 0.01, 0.03, 0.1]}, cv=5, refit=False)
-    best = search.fit(X[some], y[some]).best_params_
-    fitted = model.set_params(**best).fit(X, y)
-    predicted, test_y = fitted.predict(data.test_x.astype(np.float32)), np.asarray(data.test_y)
-    accuracy = np.mean([np.mean(predicted[test_y == c] == c) for c in range(len(data.classes))])
-    print(f"{data.name}: joint softmax {100 * accuracy:.2f} (mean over classes), {best}", flush=True)
-    return float(accuracy)
+    scaler = StandardScaler()
+    X, y = scaler.fit_transform(data.train_x.astype(np.float64)), np.asarray(data.train_y)
+    search = LogisticRegressionCV(
+        Cs=STRENGTHS, cv=5, scoring="accuracy", l1_ratios=(0,), max_iter=1000, use_legacy_attributes=False
+    )
+    predicted, test_y = search.fit(X, y).predict(scaler.transform(data.test_x.astype(np.float64))), data.test_y
+    accuracy = float(np.mean([np.mean(predicted[test_y == c] == c) for c in range(len(data.classes))]))
+    return {"accuracy": accuracy, "C": float(search.C_), "steps": int(search.n_iter_.max())}
+
+
+def learning_seconds(data: FeatureSet) -> dict[str, float]:
+    """Processor time to learn a task, the mean of ten."""
+    found, tasks = {}, list(class_stream(data, 10))
+    for method in FACTS:
+        head = taer.make_head(method, random_state=0)
+        if "epochs" in head.get_params():
+            head.set_params(epochs=EPOCHS.get(data.name, 10))
+        started = time.process_time()
+        for task in tasks:
+            head.partial_fit(task.X_train, task.y_train)
+        found[method] = (time.process_time() - started) / len(tasks)
+    return found
+
+
+def novelty_scores(data: FeatureSet) -> dict[str, float]:
+    """Mean AUROC over nine tasks of several scores of novelty, all from one gauss-chain."""
+    from scipy.special import entr
+
+    stream = class_stream(data, 10)
+    place, found = np.argsort(stream.order), {}
+    head, y = taer.GaussChain(), place[np.asarray(data.test_y)]
+    for task in list(stream)[:-1]:
+        head.partial_fit(task.X_train, task.y_train)
+        scores = np.concatenate(list(head._score_chunks(data.test_x))).astype(np.float64)
+        probabilities, rows = head._probabilities(scores), head._embed(data.test_x[:])
+        relative = relative_distances(rows, head.statistics_)
+        entropy = entr(probabilities).sum(axis=1)
+        means, inverse = head.statistics_.means, np.linalg.inv(head._shared(None))  # type: ignore[arg-type]
+        to_class = (means @ inverse * means).sum(axis=1) - 2 * rows @ inverse @ means.T
+        novel = y >= len(head.classes_)
+        for name, novelty in {
+            "1 - highest probability": 1 - probabilities.max(axis=1),
+            "entropy": entropy,
+            "- highest score": -scores.max(axis=1),
+            "Mahalanobis distance": (rows @ inverse * rows).sum(axis=1) + to_class.min(axis=1),
+            "relative Mahalanobis distance": relative,
+            "entropy and relative distance (`novelty`)": entropy + relative / head.temperature_,
+        }.items():
+            area = taer.metrics.novelty_auroc(novelty[~novel], novelty[novel])
+            found.setdefault(name, []).append(area)
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def unlabelled_covariance(data: FeatureSet) -> dict[str, float]:
+    """A_T of lda-frozen at 50 tasks with the covariance of the first task, or of all training samples unlabelled."""
+    found: dict[str, list[float]] = {"first task": [], "unlabelled": []}
+    for seed in range(3):
+        stream = class_stream(data, 50, order=seed)
+        for name, accuracies in found.items():
+            head = taer.LDAFrozen(random_state=seed)
+            if name == "unlabelled":
+                head.fit_covariance(data.train_x)
+            for task in stream:
+                head.partial_fit(task.X_train, task.y_train)
+            accuracies.append(float(np.mean([head.score(task.X_test, task.y_test) for task in stream])))
+    return {name: float(np.mean(accuracies)) for name, accuracies in found.items()}
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    right = ["---"] + ["---:"] * (len(header) - 1)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, right, *rows))
+
+
+def shown(values: list[float], digits: int = 2) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
+
+
+def percent(results: list[Result] | None, key: str) -> str:
+    return "–" if results is None else shown([100 * result[key] for result in results])
+
+
+def kept_bytes(results: list[Result]) -> float:
+    """All that a head keeps, columns and memory, after the last task."""
+    return float(np.mean([result["memory_bytes"] + result["head_bytes"][-1] for result in results]))
+
+
+def size(number: float) -> str:
+    return f"{number / 1e6:.1f} MB" if number >= 1e5 else f"{number / 1e3:.0f} kB"
+
+
+def accuracy(bench: Bench) -> str:
+    parts = []
+    for name, title in TITLES.items():
+        joint = bench.once("joint-softmax", bench.sets[name], joint_softmax)
+        rows = []
+        for method in FACTS:
+            found = [bench.results(bench.sets[name], method, n) for n in TASKS]
+            if any(found):
+                rows.append([f"`{method}`", *(percent(one, key) for one in found for key in ("A_T", "AIA"))])
+        header = ["head", *(f"{key}, N = {n}" for n in TASKS for key in ("A_T", "AIA"))]
+        softmax = "not measured" if joint is None else f"{100 * joint['accuracy']:.2f} (C = {joint['C']:g})"
+        parts.append(f"**{title}** (converged joint softmax: {softmax})\n\n{table(header, rows)}")
+    return "\n\n".join(parts)
+
+
+def calibration(bench: Bench) -> str:
+    rows = []
+    for method in FACTS:
+        cells = []
+        for name in TITLES:
+            found = {n: bench.results(bench.sets[name], method, n) for n in (10, 50)}
+            for one in found.values():
+                cells.append("–" if one is None else shown([result["ece"][-1] for result in one], 3))
+            for one in found.values():
+                areas = None if one is None else [mean_auroc(result) or 0.0 for result in one]
+                cells.append("–" if areas is None else shown(areas, 3))
+        rows.append([f"`{method}`", *cells])
+    heads = [
+        f"{title}, {what}, N = {n}" for title in TITLES.values() for what in ("ECE", "AUROC") for n in (10, 50)
+    ]
+    return table(["head", *heads], rows)
+
+
+def auroc(bench: Bench) -> str:
+    parts = []
+    for name, title in TITLES.items():
+        rows = []
+        for method in FACTS:
+            if found := bench.results(bench.sets[name], method):
+                areas = np.mean([result["novelty_auroc"] for result in found], axis=0)
+                rows.append([f"`{method}`", *(f"{area:.3f}" for area in areas)])
+        parts.append(f"**{title}**\n\n{table(['after task', *map(str, range(1, 10))], rows)}")
+    return "\n\n".join(parts)
+
+
+def ranks(bench: Bench) -> str:
+    rows = []
+    for rank in RANKS:
+        row = [str(rank)]
+        for name in TITLES:
+            for method in ("gauss-chain", "gauss-frozen"):
+                found = bench.results(bench.sets[name], method, seeds=1, **({} if rank == 64 else {"rank": rank}))
+                row += ["–", "–"] if found is None else [percent(found, "A_T"), size(kept_bytes(found))]
+        rows.append(row)
+    heads = [
+        f"{title}, `{method}`{of}"
+        for title in TITLES.values()
+        for method in ("gauss-chain", "gauss-frozen")
+        for of in ("", ", bytes")
+    ]
+    return table(["rank", *heads], rows)
+
+
+def exemplars(bench: Bench) -> str:
+    rows = []
+    for method in ("taer", "er"):
+        for memory in MEMORIES:
+            row = [f"`{method}`, {memory:,} samples"]
+            for name in TITLES:
+                extra = {} if memory == 200 else {"memory_size": memory}
+                found = bench.results(bench.sets[name], method, **extra)
+                row += ["–", "–"] if found is None else [percent(found, "A_T"), size(kept_bytes(found))]
+            rows.append(row)
+    for method in ("ncm", "lda-frozen", "gauss-chain"):
+        row = [f"`{method}`"]
+        for name in TITLES:
+            found = bench.results(bench.sets[name], method)
+            row += ["–", "–"] if found is None else [percent(found, "A_T"), size(kept_bytes(found))]
+        rows.append(row)
+    return table(["head", *(f"{title}{of}" for title in TITLES.values() for of in ("", ", bytes"))], rows)
+
+
+def others(bench: Bench) -> str:
+    """Data sets that no part of a head was settled on."""
+    streams = [(name, data, n) for name, data in bench.sets.items() if name not in TITLES for n in (5, 10)]
+    rows = []
+    for method in ("gauss-chain", "gauss-frozen", "lda-frozen", "slda", "ncm", "taer", "joint"):
+        rows.append([f"`{method}`", *(percent(bench.results(data, method, n), "A_T") for _, data, n in streams)])
+    joint = [bench.once("joint-softmax", data, joint_softmax) for _, data, _ in streams]
+    rows.append(
+        ["converged joint softmax", *("–" if one is None else f"{100 * one['accuracy']:.2f}" for one in joint)]
+    )
+    return table(["head", *(f"{name}, N = {n}" for name, _, n in streams)], rows)
+
+
+def tried(bench: Bench) -> str:
+    parts = []
+    for title, measure in (
+        ("score of novelty", novelty_scores),
+        ("covariance of `lda-frozen`", unlabelled_covariance),
+    ):
+        found = [bench.once(measure.__name__, bench.sets[name], measure) for name in TITLES]
+        if all(found):
+            scale, digits = (100, 2) if measure is unlabelled_covariance else (1, 3)
+            rows = [[key, *(f"{scale * one[key]:.{digits}f}" for one in found if one)] for key in found[0] or {}]
+            parts.append(table([title, *TITLES.values()], rows))
+    return "\n\n".join(parts)
+
+
+def decision(bench: Bench) -> str:
+    rows = []
+    seconds = bench.once("learning-seconds", bench.sets["cifar100-resnet18"], learning_seconds) or {}
+    for method, (moves, forgets) in FACTS.items():
+        found = [bench.results(bench.sets[name], method) for name in TITLES]
+        sizes = ["–" if one is None else size(kept_bytes(one)) for one in found]
+        samples = "–" if found[0] is None else f"{found[0][0]['memory_samples']:,}"
+        spent = f"{seconds[method]:.2f}" if method in seconds else "–"
+        rows.append(
+            [f"`{method}`", *(percent(one, "A_T") for one in found), *sizes, spent, samples, moves, forgets]
+        )
+    header = ["head", *TITLES.values(), *(f"bytes, {title}" for title in TITLES.values())]
+    return table([*header, "seconds a task", "exemplars", "old scores move", "forgets a class exactly"], rows)
+
+
+def figures(bench: Bench) -> Iterator[tuple[str, str]]:
+    """Accuracy against the number of tasks and against bytes, as SVG."""
+    panels: dict[str, list[Curve]] = {}
+    for name, title in TITLES.items():
+        for method in FACTS:
+            found = [bench.results(bench.sets[name], method, n) for n in TASKS]
+            if method not in ("er", "finetune") and all(found):
+                points = 100 * np.array([[result["A_T"] for result in one or []] for one in found]).T
+                panels.setdefault(title, []).append(Curve(method, method, points))
+    picture = curves("beyond-tasks", "", "", panels, [str(n) for n in TASKS], ("number of tasks", "A_T (%)"))
+    yield "beyond-tasks.svg", picture.svg
+    panels = {}
+    for name, title in TITLES.items():
+        for method in FACTS:
+            sweeps: list[Mapping[str, Any]] = [{}]
+            if method in ("gauss-chain", "gauss-frozen"):
+                sweeps = [{"rank": rank} if rank != 64 else {} for rank in RANKS]
+            if method in ("taer", "er"):
+                sweeps = [{"memory_size": memory} if memory != 200 else {} for memory in MEMORIES]
+            seeds = 1 if method.startswith("gauss") else 3
+            found = [
+                one for sweep in sweeps if (one := bench.results(bench.sets[name], method, seeds=seeds, **sweep))
+            ]
+            if method != "finetune" and found:
+                points = np.array([[100 * np.mean([result["A_T"] for result in one]) for one in found]])
+                sizes = tuple(kept_bytes(one) / 1e6 for one in found)
+                panels.setdefault(title, []).append(Curve(method, method, points, x=sizes))
+    picture = curves("beyond-bytes", "", "", panels, (), ("MB kept", "A_T (%), 10 tasks"), logarithmic=True)
+    yield "beyond-bytes.svg", picture.svg
+
+
+TABLES = {
+    "accuracy": (accuracy, "beyond.md"),
+    "calibration": (calibration, "beyond.md"),
+    "auroc": (auroc, "beyond.md"),
+    "ranks": (ranks, "beyond.md"),
+    "exemplars": (exemplars, "beyond.md"),
+    "others": (others, "beyond.md"),
+    "tried": (tried, "beyond.md"),
+    "decision": (decision, "choosing.md"),
+}
+
+
+def put(path: Path, name: str, text: str) -> None:
+    """Replace what stands between the marks of a table in a document."""
+    document = path.read_text()
+    place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    if not place.search(document):
+        raise ValueError(f"{path}: there is no place <!-- {name} --> … <!-- end -->")
+    path.write_text(place.sub(lambda found: f"{found[1]}\n{text}\n{found[2]}", document))
 
 
 def main() -> None:
@@ -46,28 +370,26 @@ def main() -> None:
     parser.add_argument("--features", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--methods", default=METHODS)
-    parser.add_argument("--tasks", default="5,10,20,50")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--joint", action="store_true")
+    parser.add_argument("--parts", default=",".join([*TABLES, "figures"]))
+    parser.add_argument("--stored", action="store_true", help="only what is in --out")
+    parser.add_argument("--write", action="store_true", help="into docs/")
     options = parser.parse_args()
-    for name, epochs in EPOCHS.items():
-        data = load_features(options.features / f"{name}.safetensors")
-        print(f"### {name}, A_T and AIA, mean ± deviation of {options.seeds} class orders\n")
-        rows = []
-        for method in options.methods.split(","):
-            params = {"epochs": epochs} if "epochs" in HEADS[method]().get_params() else {}
-            cells = []
-            for tasks in map(int, options.tasks.split(",")):
-                runs = [Run(class_stream(data, tasks, order=s), method, params, s) for s in range(options.seeds)]
-                summary = summarise(result for _, result, _ in run_grid(runs, options.out, jobs=options.jobs))[0]
-                cells += show([(summary[key]["mean"], summary[key]["std"]) for key in ("A_T", "AIA")])
-            rows.append([method, *cells])
-            print(f"<!-- {rows[-1]} -->", flush=True)
-        heads = [f"{key}, N = {n}" for n in options.tasks.split(",") for key in ("A_T", "AIA")]
-        table(["head", *heads], rows)
-        if options.joint:
-            joint_softmax(data)
+    sets = {name: load_features(options.features / f"{name}.safetensors") for name in TITLES}
+    sets["sketches100"] = load_features()
+    if (photos := options.features / "photos.safetensors").is_file():
+        sets["photos"] = load_features(photos)
+    bench = Bench(sets, options.out, options.jobs, options.stored)
+    for name in options.parts.split(","):
+        if name == "figures":
+            for file, svg in figures(bench):
+                (DOCS / "images" / file).write_text(svg)
+                print(f"docs/images/{file}", flush=True)
+            continue
+        make, document = TABLES[name]
+        text = make(bench)
+        if options.write:
+            put(DOCS / document, name, text)
+        print(f"### {name}\n\n{text}\n", flush=True)
 
 
 if __name__ == "__main__":

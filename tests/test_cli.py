@@ -36,7 +36,7 @@ def test_json_is_one_object_and_nothing_else(cli, file):
     assert set(summary) == {"features", "stream", "rows"}
     assert [row["method"] for row in summary["rows"]] == ["taer", "er", "finetune", "joint"]
     first = summary["rows"][0]
-    assert {"A_T", "AIA", "seconds", "memory_bytes"} <= set(first)
+    assert {"A_T", "AIA", "ECE", "novelty_AUROC", "seconds", "memory_bytes"} <= set(first)
     assert set(first["A_T"]) == {"mean", "std", "values"}
     assert len(first["A_T"]["values"]) == 2
     assert 1 < first["A_T"]["mean"] <= 100

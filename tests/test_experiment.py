@@ -57,6 +57,25 @@ def test_measurements_agree_with_a_loop_by_hand(features):
     by_hand = [head.score(task.X_test, task.y_test) for task in stream]
     result = execute(Run(stream, "taer", {"memory_size": 20}, seed=7))
     np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
+    X, y = (np.concatenate([getattr(task, name) for task in stream]) for name in ("X_test", "y_test"))
+    error = taer.metrics.expected_calibration_error(head.predict_proba(X), np.searchsorted(head.classes_, y))
+    assert result["ece"][-1] == pytest.approx(error)
+    assert len(result["ece"]) == 5
+
+
+@pytest.mark.parametrize("method", ["taer", "slda", "gauss-chain"])
+def test_detection_of_later_classes_agrees_with_a_loop_by_hand(method, features):
+    stream, expected = class_stream(features, tasks=5, order=3), []
+    head, learned = taer.make_head(method, random_state=7), []
+    for task in list(stream)[:-1]:
+        head.partial_fit(task.X_train, task.y_train)
+        learned += task.classes
+        known = np.isin(features.test_y, learned)
+        novelty = head.novelty(features.test_x)
+        expected.append(taer.metrics.novelty_auroc(novelty[known], novelty[~known]))
+    result = execute(Run(stream, method, {}, seed=7))
+    np.testing.assert_allclose(result["novelty_auroc"], expected)
+    assert summarise([result])[0]["novelty_AUROC"]["mean"] == pytest.approx(100 * np.mean(expected))
 
 
 def test_frozen_scores_are_computed_once_and_right(features):
@@ -75,7 +94,7 @@ def test_frozen_scores_are_computed_once_and_right(features):
     finally:
         del taer.HEADS["watched"]
     np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
-    assert scored == [2, 2, 4, 2, 2, 6, 2, 2, 2, 8, 2, 2, 2, 2, 10]  # all classes for new samples, new ones for old
+    assert scored == [2, 2, 2, 2, 2]  # at each task, all test samples for the new classes only
 
 
 def test_the_number_of_workers_changes_no_bit(runs, tmp_path):
@@ -92,6 +111,18 @@ def test_only_what_is_missing_is_run(runs, tmp_path):
     (tmp_path / runs[3].file_name).write_text('{"format": "taer-run/1", "A_T"')  # damaged
     assert [stored for _, _, stored in run_grid(runs, tmp_path)] == [True, True, False, False]
     assert [stored for _, _, stored in run_grid(runs, tmp_path, fresh=True)] == [False] * 4
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_fails_does_not_stop_the_others(runs, tmp_path, jobs):
+    diverging = Run(runs[0].stream, "derpp", {"alpha": 1e9, "standardize": "none"}, seed=7)
+    found = []
+    with pytest.raises(
+        ValueError, match=r"1 of 5 runs failed, the others are kept in .*derpp, run 8: DERPP: learning div"
+    ):
+        found.extend(run_grid([diverging, *runs], tmp_path, jobs=jobs))
+    assert len(found) == 4
+    assert sum(stored for _, _, stored in run_grid(runs, tmp_path)) == 4
 
 
 def test_what_decides_a_result_decides_its_name(features, runs):

@@ -61,3 +61,21 @@ def test_confusion_matrix_in_learning_order():
     assert matrix.sum() == len(Y)
     assert matrix[0].tolist() == [0, 1, 1, 0]  # class 3: once taken for 2, once for 0
     assert np.trace(matrix) == np.sum(SCORES.argmax(axis=1) == Y)
+
+
+def test_calibration_error_by_hand():
+    confidence = np.array([0.95, 0.95, 0.95, 0.55, 0.55])
+    probabilities = np.stack([confidence, 1 - confidence], axis=1)
+    y = np.array([0, 0, 1, 0, 0])  # two of three right at 0.95, two of two at 0.55
+    expected = 3 / 5 * (0.95 - 2 / 3) + 2 / 5 * (1 - 0.55)
+    assert metrics.expected_calibration_error(probabilities, y) == pytest.approx(expected)
+    sure = np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert metrics.expected_calibration_error(sure, np.array([0, 1])) == 0
+    assert metrics.expected_calibration_error(sure, np.array([1, 0])) == 1
+
+
+def test_detection_of_unknown_classes_by_counting():
+    known, unknown = np.array([0.1, 0.5, 0.5]), np.array([0.5, 0.7])
+    pairs = [(k < u) + 0.5 * (k == u) for k in known for u in unknown]
+    assert metrics.novelty_auroc(known, unknown) == pytest.approx(np.mean(pairs))
+    assert metrics.novelty_auroc(known, unknown[:0]) is None

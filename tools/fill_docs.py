@@ -7,8 +7,8 @@
     python tools/fill_docs.py docs/reproduction.md results/paper/report/report.md
 
 A page marks a place with ``<!-- measured: SECTION -->`` and ``<!-- end -->``, or, for one titled block of a section,
-``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a title in bold; both
-are named by how they begin. What lies between the marks is replaced. Pictures named ``images/NAME.svg`` that the
+``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a title in bold;
+both are named by how they begin. What lies between the marks is replaced. Pictures named ``images/NAME.svg`` that the
 measured file has beside it in ``figures/`` are copied too.
 """
 

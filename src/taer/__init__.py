@@ -24,6 +24,7 @@ _HOMES = {
     "RanPAC": "taer.heads.ridge",
     "RFFLDA": "taer.heads.rff_lda",
     "RGDA": "taer.heads.rgda",
+    "FeCAM": "taer.heads.fecam",
     "TaERGauss": "taer.heads.taer_gauss",
     "LDAFrozen": "taer.heads.lda_frozen",
     "GaussFrozen": "taer.heads.gauss_frozen",
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from taer.heads.er import ER as ER
     from taer.heads.er import ERBalanced as ERBalanced
     from taer.heads.er import ERFixed as ERFixed
+    from taer.heads.fecam import FeCAM as FeCAM
     from taer.heads.finetune import Finetune as Finetune
     from taer.heads.gauss_chain import GaussChain as GaussChain
     from taer.heads.gauss_frozen import GaussFrozen as GaussFrozen

@@ -31,10 +31,10 @@ from taer.heads import HEADS, make_head
 from taer.heads.base import Head
 from taer.heads.sgd import one_blas_thread
 from taer.memory import Everything
-from taer.rows import Rows
+from taer.rows import Rows, select
 from taer.stream import Stream
 
-FORMAT = "taer-run/1"
+FORMAT = "taer-run/2"
 _SMALL = 1 << 30  # bytes of features that are sent to the nodes of a cluster; larger ones are opened there
 Result = dict[str, Any]
 
@@ -95,14 +95,16 @@ def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Re
 
 
 def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
-    head, order = run.head(), np.array(run.stream.order)
+    head, features, order = run.head(), run.stream.features, np.array(run.stream.order)
     task_of_all = np.repeat(np.arange(len(run.stream)), [len(task) for task in run.stream.tasks])
     place = np.argsort(order)  # classes are renumbered in the order of learning
+    y_test = place[np.asarray(features.test_y)]
+    X_test, y_test = select(features.test_x, np.argsort(y_test, kind="stable")), np.sort(y_test)
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
     head_bytes: list[int] = []
-    tests_x: list[np.ndarray | Rows] = []
-    tests_y: list[np.ndarray] = []
-    by_task: list[np.ndarray] = []  # scores of each task's test samples, columns in the order of learning
+    errors: list[float] = []  # of calibration
+    detection: list[float | None] = []  # of classes not yet learned
+    scores = np.empty((len(y_test), 0), np.float32)  # of all test samples, columns in the order of learning
     for t, task in enumerate(run.stream):
         replayed = getattr(head, "memory_", None)
         started = time.perf_counter()
@@ -112,27 +114,27 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
             sum(getattr(head, name).nbytes for name in ("coef_", "intercept_") if hasattr(head, name))
         )
 
-        tests_x.append(task.X_test)
-        tests_y.append(place[task.y_test])
-        y_true, task_of = np.concatenate(tests_y), task_of_all[: (task_of_all <= t).sum()]
-        columns = place[head.classes_].argsort()
-        by_task = _score_tests(head, tests_x, by_task, columns)
-        scores = np.concatenate(by_task)
-        y_pred = scores.argmax(axis=1)
+        task_of = task_of_all[task_of_all <= t]
+        scores = _score_tests(head, X_test, scores, place[head.classes_].argsort())
+        n_past, n_known = np.searchsorted(y_test, [(task_of < t).sum(), len(task_of)])
+        y_true, known = y_test[:n_known], scores[:n_known]
+        y_pred, probabilities = known.argmax(axis=1), head._probabilities(known)
         rows.append(metrics.task_accuracies(y_true, y_pred, task_of))
         phases.append(float(np.mean(y_true == y_pred)))
-        parts.append(metrics.decompose(scores, y_true, task_of)._asdict())
+        parts.append(metrics.decompose(known, y_true, task_of)._asdict())
+        errors.append(metrics.expected_calibration_error(probabilities, y_true))
         if t:
             old = (task_of < t)[place[head.classes_]]
-            past = head._probabilities(np.concatenate(by_task[:-1]))
-            mass["test"].append(metrics.old_mass(past, task_of < t))
+            mass["test"].append(metrics.old_mass(probabilities[:n_past], task_of < t))
             if replayed is not None and len(replayed) and not isinstance(replayed, Everything):
                 mass["memory"].append(metrics.old_mass(head.predict_proba(replayed.X), old))
+        if t + 1 < len(run.stream):
+            novelty = np.concatenate([head._novelty(X_test[part], scores[part]) for part in head._chunks(X_test)])
+            detection.append(metrics.novelty_auroc(novelty[:n_known], novelty[n_known:]))
         if on_task:
             on_task(t, phases[-1])
 
     matrix, memory = metrics.accuracy_matrix(rows), getattr(head, "memory_", ())
-    features = run.stream.features
     return {
         **run.identity,
         "name": features.name,
@@ -144,9 +146,11 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         "backward_transfer": metrics.backward_transfer(matrix),
         "accuracy_matrix": [row.tolist() for row in rows],
         "phase_accuracy": phases,
-        "preserved_accuracy": metrics.preserved_accuracy(scores, y_true, task_of).tolist(),
+        "preserved_accuracy": metrics.preserved_accuracy(known, y_true, task_of).tolist(),
         "old_mass": mass,
         "decomposition": parts,
+        "ece": errors,
+        "novelty_auroc": detection,
         "confusion": metrics.confusion_matrix(y_true, y_pred, np.arange(len(order))).tolist(),
         "seconds": seconds,
         "head_bytes": head_bytes,
@@ -164,19 +168,13 @@ def _kept_bytes(head: Head) -> int:
     return sum(getattr(value, "nbytes", 0) for value in kept)
 
 
-def _score_tests(
-    head: Head, tests: list[np.ndarray | Rows], before: list[np.ndarray], columns: np.ndarray
-) -> list[np.ndarray]:
-    """Scores of each test set; where old ones never change, only those of new classes are computed."""
+def _score_tests(head: Head, X: np.ndarray | Rows, before: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Scores of all test samples; where old ones never change, only those of new classes are computed."""
     if not head.frozen_scores:
-        return [np.concatenate(list(head._score_chunks(X)))[:, columns] for X in tests]
-    known = before[0].shape[1] if before else 0
-    after = []
-    for X, scores in zip(tests, [*before, np.empty((len(tests[-1]), 0), np.float32)], strict=True):
-        new = columns[known:] if scores.shape[1] else columns
-        added = [head._scores(X[rows], new) for rows in head._chunks(X)]  # type: ignore[call-arg]
-        after.append(np.hstack([scores, np.concatenate(added)]))
-    return after
+        return np.concatenate(list(head._score_chunks(X)))[:, columns]
+    new = columns[before.shape[1] :]
+    added = [head._scores(X[rows], new) for rows in head._chunks(X)]  # type: ignore[call-arg]
+    return np.hstack([before, np.concatenate(added)])
 
 
 def run_grid(
@@ -190,10 +188,9 @@ def run_grid(
     """Yield each run with its result as it is found on disk or finished, and whether it came from disk.
 
     Only what is missing in ``out`` is run: in ``jobs`` processes, or as joblib's settings say, which may be on a
-    cluster (:func:`taer.cluster`). ``on_task`` is told of the tasks of a run when they are run one by one.
+    cluster (:func:`taer.cluster`). ``on_task`` is told of the tasks of a run when they are run one by one. A run
+    that fails does not stop the others; the error at the end says which ones did.
     """
-    from joblib import Parallel, delayed, effective_n_jobs
-
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     missing = []
@@ -203,10 +200,29 @@ def run_grid(
             missing.append(run)
         else:
             yield run, stored, True
+    failed = []
+    for run, outcome in _outcomes(missing, jobs, on_task):
+        if isinstance(outcome, ValueError):
+            failed.append(f"{run.method}, run {run.seed + 1}: {outcome}")
+        else:
+            yield run, _kept(folder, run, outcome), False
+    if failed:
+        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        raise ValueError(
+            f"{len(failed)} of {len(runs)} runs failed, the others are kept in {folder}. {'; '.join(failed[:3])}{more}"
+        )
+
+
+def _outcomes(
+    missing: list[Run], jobs: int | None, on_task: Callable[[Run, int, float], None] | None
+) -> Iterator[tuple[Run, Result | ValueError]]:
+    """What became of each run, in any order."""
+    from joblib import Parallel, delayed, effective_n_jobs
+
     if not on_cluster() and (effective_n_jobs(jobs) == 1 or len(missing) < 2):
         for run in missing:
             tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
-            yield run, _kept(folder, run, execute(run, tell)), False
+            yield run, _attempt(run, tell)
         return
     features = {id(run.stream.features): _shared(run.stream.features) for run in missing}
     calls = (
@@ -215,8 +231,8 @@ def run_grid(
         )
         for number, run in enumerate(missing)
     )
-    for number, result in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
-        yield missing[number], _kept(folder, missing[number], result), False
+    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+        yield missing[number], outcome
 
 
 def _shared(features: FeatureSet) -> Shared:
@@ -224,8 +240,15 @@ def _shared(features: FeatureSet) -> Shared:
     return Shared(features, by_path=bytes_in_all > _SMALL)
 
 
-def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result]:
-    return number, execute(Run(Stream(features.value, tasks), *rest))
+def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result | ValueError]:
+    return number, _attempt(Run(Stream(features.value, tasks), *rest))
+
+
+def _attempt(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result | ValueError:
+    try:
+        return execute(run, on_task)
+    except ValueError as error:
+        return error
 
 
 def _kept(folder: Path, run: Run, result: Result) -> Result:
@@ -263,6 +286,10 @@ def summarise(results: Iterable[Result]) -> list[dict[str, Any]]:
             "method": method,
             "A_T": _statistics([100 * result["A_T"] for result in group]),
             "AIA": _statistics([100 * result["AIA"] for result in group]),
+            "ECE": _statistics([100 * result["ece"][-1] for result in group]),
+            "novelty_AUROC": _statistics(
+                [100 * value for result in group if (value := mean_auroc(result)) is not None]
+            ),
             "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
             "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
             "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
@@ -271,6 +298,12 @@ def summarise(results: Iterable[Result]) -> list[dict[str, Any]]:
     ]
 
 
+def mean_auroc(result: Result) -> float | None:
+    """Mean over the tasks before the last of how well classes not yet learned are told from known ones."""
+    values = [value for value in result["novelty_auroc"] if value is not None]
+    return float(np.mean(values)) if values else None
+
+
 def _statistics(values: list[float]) -> dict[str, Any]:
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return {"mean": float(np.mean(values)), "std": deviation, "values": values}
+    return {"mean": float(np.mean(values)) if values else None, "std": deviation, "values": values}

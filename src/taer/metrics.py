@@ -147,3 +147,37 @@ def confusion_matrix(y_true: np.ndarray, y_pred: np.ndarray, order: np.ndarray) 
     place[order] = np.arange(len(order))
     pairs = place[y_true] * len(order) + place[y_pred]
     return np.bincount(pairs, minlength=len(order) ** 2).reshape(len(order), -1)
+
+
+def expected_calibration_error(probabilities: np.ndarray, y_true: np.ndarray, bins: int = 15) -> float:
+    """``ECE = Σ_b (n_b / n) · |accuracy_b - confidence_b|`` over bins of equal width of the highest probability.
+
+    Zero if of the samples answered with confidence p a share p is right, whatever p.
+
+    Examples
+    --------
+    >>> expected_calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]))
+    0.4
+    """
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == y_true
+    which = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = np.bincount(which, weights=right - confidence.astype(np.float64))
+    return float(np.abs(gaps).sum() / len(y_true))
+
+
+def novelty_auroc(known: np.ndarray, unknown: np.ndarray) -> float | None:
+    """How often a sample of an unknown class has a higher novelty than one of a known class; ties count half.
+
+    The area under the receiver operating characteristic; nothing if there are no samples of either kind.
+
+    Examples
+    --------
+    >>> novelty_auroc(np.array([0.1, 0.4]), np.array([0.3, 0.9]))
+    0.75
+    """
+    from sklearn.metrics import roc_auc_score
+
+    if not len(known) or not len(unknown):
+        return None
+    is_unknown = np.repeat([0, 1], [len(known), len(unknown)])
+    return float(roc_auc_score(is_unknown, np.concatenate([known, unknown])))

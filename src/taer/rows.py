@@ -45,7 +45,11 @@ class Rows:
 class SelectedRows(Rows):
     """Some rows of a storage, by number."""
 
+    X: Any
+
     def __init__(self, X: Any, numbers: np.ndarray) -> None:
+        if isinstance(X, SelectedRows):
+            X, numbers = X.X, X.numbers[numbers]
         self.X, self.numbers = X, numbers
         self.shape, self.dtype = (len(numbers), X.shape[1]), X.dtype
 

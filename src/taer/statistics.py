@@ -90,14 +90,15 @@ class ClassStatistics:
     @classmethod
     def _of_rows(cls, X: np.ndarray, y: np.ndarray, per_class: bool) -> ClassStatistics:
         order = np.argsort(y, kind="stable")
-        rows = X[order].astype(np.float64)
+        rows = X[order].astype(np.float64, copy=False)  # already a copy
         labels, starts, counts = np.unique(y[order], return_index=True, return_counts=True)
-        means = np.add.reduceat(rows, starts, axis=0) / counts[:, None]
-        rows -= np.repeat(means, counts, axis=0)
+        parts = np.split(rows, starts[1:])  # views
+        means = np.stack([part.mean(axis=0) for part in parts])
+        for part, mean in zip(parts, means, strict=True):
+            part -= mean
         result = cls(X.shape[1], per_class=per_class)
         result.labels, result.counts, result.means = labels.astype(np.int64), counts.astype(np.float64), means
         if per_class:
-            parts = np.split(rows, starts[1:])
             result.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
             result.scatter = np.sum(list(result.scatters.values()), axis=0)
         else:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.metrics import log_loss
 
 import taer
 from taer.heads.taer_gauss import Bound
 from tests.conftest import blobs, small_head
 from tests.heads.test_objectives import learn, numerical_gradient
 
-FROZEN = ("taer-gauss", "lda-frozen", "gauss-frozen", "gauss-chain")
+FROZEN = ("taer-gauss", "lda-frozen", "fecam", "gauss-frozen", "gauss-chain")
 ORDERLESS = {
     "ncm": {},
     "slda": {"shrinkage": 0.1},
     "ridge": {"gamma": 0.5},
     "ranpac": {"gamma": 0.5, "width": 40},
     "rgda": {"normalize": "l2"},
+    "fecam": {"normalize": "l2"},
 }
 
 
@@ -77,6 +80,7 @@ def test_ncm_by_angle_and_by_distance(harder_tasks):
         ("ridge", {"forgettable": True, "gamma": 1.0}),
         ("ranpac", {"forgettable": True, "gamma": 1.0, "width": 30}),
         ("rgda", {"normalize": "l2"}),
+        ("fecam", {"normalize": "l2"}),
     ],
 )
 def test_forgetting_is_as_if_never_seen(name, params, harder_tasks):
@@ -151,6 +155,7 @@ def test_gaussian_scores_are_log_densities(harder_tasks):
     from scipy.stats import multivariate_normal
 
     head = learn(taer.GaussFrozen(rank=10, normalize="none"), harder_tasks[:3])
+    assert len(head.factors_) == 1  # the covariance of the first task is kept once, not once a task
     X = union(harder_tasks)[0][:20]
     nu, expected = head.strength_ * 10, []
     for label in range(6):
@@ -209,9 +214,11 @@ def test_bound_holds_and_its_gradient_is_right():
     assert at_mean == pytest.approx(np.mean(np.log(np.exp(scores - np.diag(scores)[:, None]).sum(1))))
 
 
-@pytest.mark.parametrize("name", ["slda", "ridge", "ranpac", "rff-lda", "rgda", *FROZEN])
+@pytest.mark.parametrize(
+    "name", ["slda", "ridge", "ranpac", "rff-lda", "rgda", *(name for name in FROZEN if name != "fecam")]
+)
 def test_better_than_the_nearest_mean(name):
-    """On classes with a strongly unequal covariance."""
+    """On features of strongly unequal variance, which FeCAM divides away."""
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(10), 100)
     stretch = np.linspace(0.2, 6, 12)
@@ -223,10 +230,79 @@ def test_better_than_the_nearest_mean(name):
     assert ours.score(held, held_y) > mean.score(held, held_y)
 
 
-@pytest.mark.parametrize("name", ["ncm", "slda", "ridge", "rgda", "lda-frozen", "gauss-frozen", "gauss-chain"])
-def test_probabilities_are_on_a_useful_scale(name, harder_tasks):
-    """The confidence is within reach of the accuracy: neither one everywhere nor one over the classes."""
-    X, y = union(harder_tasks)
-    head = taer.make_head(name, random_state=0).fit(X, y)
-    confidence, accuracy = head.predict_proba(X).max(axis=1).mean(), head.score(X, y)
-    assert abs(confidence - accuracy) < 0.2
+@pytest.mark.parametrize(
+    "name",
+    ["ncm", "slda", "ridge", "ranpac", "rff-lda", "rgda", "fecam", "lda-frozen", "gauss-frozen", "gauss-chain"],
+)
+def test_probabilities_stay_calibrated_while_classes_come(name):
+    """On samples never seen, after the first task and after all."""
+    X, y = blobs(12, 120, width=10, spread=3.0)
+    held, X, y, held_y = X[::2], X[1::2], y[1::2], y[::2]
+    head = small_head(name, random_state=0)
+    for classes in np.arange(12).reshape(3, 4):
+        head.partial_fit(X[np.isin(y, classes)], y[np.isin(y, classes)])
+        known = np.isin(held_y, head.classes_)
+        error = taer.metrics.expected_calibration_error(head.predict_proba(held[known]), held_y[known])
+        assert error < 0.15
+
+
+def test_the_temperature_is_that_of_samples_not_counted_in(harder_tasks):
+    """Each task holds a fifth back; the temperature has the least log loss on it, among all classes so far."""
+    head = learn(taer.SLDA(), harder_tasks[:5])
+    X, y = harder_tasks[5]
+    held = np.concatenate([np.flatnonzero(y == c)[:12] for c in (10, 11)])
+    trial = learn(taer.SLDA(), harder_tasks[:5]).partial_fit(np.delete(X, held, axis=0), np.delete(y, held))
+    head.partial_fit(X, y)
+    scores = trial.decision_function(X[held])
+
+    def loss(temperature):
+        return log_loss(y[held], softmax(scores / temperature, axis=1), labels=np.arange(12))
+
+    assert loss(head.temperature_) <= min(loss(head.temperature_ * 1.05), loss(head.temperature_ / 1.05))
+    everything = learn(taer.SLDA(), [union(harder_tasks)])
+    np.testing.assert_allclose(head.coef_, everything.coef_, rtol=1e-8)  # what was held back counts in the end
+
+
+def test_fecam_is_a_mahalanobis_distance_by_correlations():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(60, 5)) ** 3, np.repeat([0, 1, 2], 20)
+    scores = taer.FeCAM(gamma1=1.5, gamma2=0.5).fit(X, y).decision_function(X)
+    rows = np.sqrt(X) / np.linalg.norm(np.sqrt(X), axis=1, keepdims=True)
+    for label in range(3):
+        covariance = np.cov(rows[y == label].T)
+        variance, between = np.diag(covariance).mean(), covariance[~np.eye(5, dtype=bool)].mean()
+        shrunk = covariance + 1.5 * variance * np.eye(5) + 0.5 * between * (1 - np.eye(5))
+        deviations = np.sqrt(np.diag(shrunk))
+        inverse = np.linalg.inv(shrunk / deviations / deviations[:, None])
+        mean = rows[y == label].mean(0)
+        apart = rows - mean / np.linalg.norm(mean)
+        np.testing.assert_allclose(scores[:, label], -0.5 * np.sum(apart @ inverse * apart, axis=1), rtol=1e-3)
+    with pytest.raises(ValueError, match="gamma2 must be at most gamma1"):
+        taer.FeCAM(gamma1=0.5).fit(X, y)
+
+
+def test_covariance_from_unlabelled_samples(harder_tasks):
+    X, _ = union(harder_tasks)
+    head = learn(taer.LDAFrozen(normalize="none", shrinkage=0.2).fit_covariance(X), harder_tasks)
+    covariance = np.cov(X.T)
+    shrunk = 0.8 * covariance + 0.2 * np.trace(covariance) / 10 * np.eye(10)
+    means = np.array([X_[y == c].mean(0) for X_, y in harder_tasks for c in np.unique(y)])
+    np.testing.assert_allclose(head.coef_, means @ np.linalg.inv(shrunk), rtol=1e-8)
+    chosen = learn(taer.LDAFrozen().fit_covariance(X), harder_tasks)
+    assert chosen.score(*union(harder_tasks)) > 0.6
+    with pytest.raises(ValueError, match="must come before"):
+        head.fit_covariance(X)
+    with pytest.raises(ValueError, match="of 10 features, X has 4"):
+        taer.LDAFrozen().fit_covariance(X).partial_fit(X[:, :4], np.arange(len(X)) % 3)
+
+
+@pytest.mark.parametrize("name", ["slda", "fecam", "lda-frozen", "rgda", "gauss-chain"])
+def test_samples_far_from_every_class_are_novel(name):
+    """Where probabilities are sure and wrong: beyond a class, away from the others."""
+    X, y = blobs(6, 80, spread=1.0)
+    head = learn(taer.make_head(name, normalize="none"), [(X[y < 3], y[y < 3])])
+    new, old = head.novelty(X[y >= 3]), head.novelty(X[y < 3])
+    assert taer.metrics.novelty_auroc(old, new) > 0.95
+    beyond = X[y == 0].mean(0) + 3 * (X[y == 0].mean(0) - X[y == 1].mean(0))
+    assert head.predict_proba([beyond]).max() > 0.99
+    assert head.novelty([beyond])[0] > np.quantile(old, 0.95)

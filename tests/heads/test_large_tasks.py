@@ -37,6 +37,7 @@ def small_pieces(monkeypatch):
         ("_validation", "_CHUNK", PIECE * WIDTH),
         ("sgd", "_BLOCK", 2 * PIECE * WIDTH),
         ("statistical", "_TRIAL_ROWS", PIECE),
+        ("statistical", "_HELD_BACK", PIECE),
         ("gaussians", "_MANY", PIECE),
         ("taer_gauss", "_KEPT", PIECE * WIDTH),
         ("ridge", "_ROWS", PIECE),

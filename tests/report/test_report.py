@@ -78,6 +78,9 @@ def test_numbers_are_those_of_the_results(made):
     runs = [json.loads(path.read_text()) for path in made.glob("taer-*.json")]
     assert float(rows["taer"]["A_T (%)"]) == pytest.approx(sum(50 * run["A_T"] for run in runs))
     assert rows["taer"]["A_T (%) runs"] == "2"
+    assert float(rows["taer"]["ECE (%)"]) == pytest.approx(sum(50 * run["ece"][-1] for run in runs))
+    areas = [sum(run["novelty_auroc"]) / 4 for run in runs]
+    assert float(rows["taer"]["Novelty AUROC (%)"]) == pytest.approx(50 * sum(areas))
     assert rows["taer"]["A_T (%) published"] == ""
     with (made / "report" / "confusion" / "set-tasks-5-confusion-taer.csv").open() as file:
         matrix = list(csv.reader(file))

@@ -205,14 +205,13 @@ def _print_summary(
     if format is Format.csv:
         import csv
 
-        keys = ["method", "A_T", "A_T std", "AIA", "AIA std", "seconds", "memory samples", "memory bytes"]
+        measured = {"A_T": "A_T", "AIA": "AIA", "ECE": "ECE", "novelty_AUROC": "novelty AUROC"}
         writer = csv.writer(sys.stdout)
-        writer.writerow(keys)
+        names = [f"{name}{part}" for name in measured.values() for part in ("", " std")]
+        writer.writerow(["method", *names, "seconds", "memory samples", "memory bytes"])
         for row in rows:
-            accuracies = [row[name][key] for name in ("A_T", "AIA") for key in ("mean", "std")]
-            writer.writerow(
-                [row["method"], *accuracies, row["seconds"], row["memory_samples"], row["memory_bytes"]]
-            )
+            numbers = [row[name][key] for name in measured for key in ("mean", "std")]
+            writer.writerow([row["method"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
         return
     heading = (
         f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "

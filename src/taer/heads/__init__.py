@@ -9,6 +9,7 @@ from taer.heads.bic import BiC
 from taer.heads.derpp import DERPP
 from taer.heads.eeil import EEIL
 from taer.heads.er import ER, ERBalanced, ERFixed
+from taer.heads.fecam import FeCAM
 from taer.heads.finetune import Finetune
 from taer.heads.gauss_chain import GaussChain
 from taer.heads.gauss_frozen import GaussFrozen
@@ -50,6 +51,7 @@ HEADS: dict[str, type[Head]] = {
     "ranpac": RanPAC,
     "rff-lda": RFFLDA,
     "rgda": RGDA,
+    "fecam": FeCAM,
     "taer-gauss": TaERGauss,
     "lda-frozen": LDAFrozen,
     "gauss-frozen": GaussFrozen,

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.special import entr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -171,8 +172,18 @@ class Head(ClassifierMixin, BaseEstimator):
         return np.where(self.novelty(X) > threshold, np.array(unknown, object), labels.astype(object))
 
     def novelty(self, X: Any) -> np.ndarray:
-        """How little a sample looks like any known class: one minus the highest probability."""
-        return 1 - self.predict_proba(X).max(axis=1)
+        """How little a sample looks like any known class; only the order of the values means anything.
+
+        The entropy of the probabilities; heads that keep a covariance add how far the sample is from all classes.
+        """
+        check_is_fitted(self)
+        X = check_features(self, X, reset=False)
+        return np.concatenate([self._novelty(X[rows], self._scores(X[rows])) for rows in self._chunks(X)])
+
+    def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Novelty of a few rows with these scores, the columns in any order."""
+        entropy: np.ndarray = entr(self._probabilities(scores)).sum(axis=1)
+        return entropy
 
     def novelty_threshold(self, X: Any, false_alarms: float = 0.05) -> float:
         """The novelty that a share ``false_alarms`` of samples of known classes exceeds.
@@ -246,8 +257,8 @@ class Head(ClassifierMixin, BaseEstimator):
             yield self._scores(X[rows])
 
     def _chunks(self, X: Any) -> Iterator[slice]:
-        """Rows that are scored in one go."""
-        return row_chunks(X, width=max(X.shape[1], len(self.classes_)))
+        """Rows that are scored in one go; for frozen scores always as many, as products of one shape round alike."""
+        return row_chunks(X, width=X.shape[1] if self.frozen_scores else max(X.shape[1], len(self.classes_)))
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:

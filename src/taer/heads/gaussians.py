@@ -7,12 +7,10 @@ nothing new (eigenvalue n) a direction costs nothing, so the most informative fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from taer.heads._params import param
 from taer.heads.base import Task
@@ -21,10 +19,13 @@ from taer.heads.statistical import (
     StatisticsHead,
     best_temperature,
     discriminants,
+    eigen,
     log_losses,
     normalised,
     shrunk,
+    thin_eigen,
     trial_samples,
+    whitened,
 )
 from taer.statistics import ClassStatistics
 
@@ -33,7 +34,6 @@ STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # nu / width: how much the shared c
 FEWEST_CLASSES = 5  # with fewer, what is best in the first task says little about later ones
 FOLDS = 5
 _MANY = 8192  # samples of a class read in one go
-_ROWS = 2048  # scored in one go, whatever the number of classes: products of one shape round alike
 
 
 class Settings(NamedTuple):
@@ -49,8 +49,9 @@ class Settings(NamedTuple):
 class GaussianHead(StatisticsHead):
     """Scores ``w_c·x + b_c + beta · log[N(x; μ_c, S_c) / N(x; μ_c, B)]``, each class in the block of its task.
 
-    A block is a task: its shared covariance ``B`` (by a Cholesky factor) and the scale ``beta`` of its scores. A
-    class that returns moves to the block of the present task; all other scores stay bit-identical.
+    A block is a task, or several that have these in common: its shared covariance ``B`` (by a Cholesky factor) and the
+    scale ``beta`` of its scores. A class that returns moves to the block of the present task; all other scores stay
+    bit-identical.
     """
 
     normalize: str = param(
@@ -65,8 +66,7 @@ class GaussianHead(StatisticsHead):
     )  # fmt: skip
     frozen_scores: ClassVar[bool] = True
 
-    def _fix_embedding(self, X: Any, task: Task) -> None:
-        super()._fix_embedding(X, task)
+    def _choose(self, X: Any, task: Task) -> None:
         width, rank = X.shape[1], min(self.rank, X.shape[1])
         samples, labels = trial_samples(X, task.y)
         chosen = choose(samples, np.unique(labels, return_inverse=True)[1], self.normalize)
@@ -77,6 +77,10 @@ class GaussianHead(StatisticsHead):
         self.spectra_, self.sizes_ = np.zeros((0, rank), np.float32), np.zeros(0)
         self.block_ = np.zeros(0, np.int64)
         self.factors_, self.betas_ = np.zeros((0, width, width), np.float32), np.zeros(0)
+
+    def _held_back(self, task: Task) -> np.ndarray:
+        """Nothing: the first task has chosen the temperature, which new classes are chained with."""
+        return np.zeros(len(task.y), bool)
 
     def _shared(self, task: Task) -> np.ndarray:
         """The covariance that the classes of this task share."""
@@ -96,9 +100,11 @@ class GaussianHead(StatisticsHead):
         means = self.statistics_.means[np.argsort(self._arrival)]
         for position, members in task.members():
             self._set_shape(position, len(members), *self._centred(X, members), means[position], factor)
-        self.block_[task.current] = len(self.betas_)
-        self.factors_ = np.concatenate([self.factors_, factor[None].astype(np.float32)])
-        self.betas_ = np.append(self.betas_, beta)
+        stored = factor.astype(np.float32)
+        if not len(self.betas_) or beta != self.betas_[-1] or not np.array_equal(stored, self.factors_[-1]):
+            self.factors_ = np.concatenate([self.factors_, stored[None]])
+            self.betas_ = np.append(self.betas_, beta)
+        self.block_[task.current] = len(self.betas_) - 1
 
     def _centred(self, X: Any, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Samples of a class about their mean, or as few rows with the same scatter; and the mean."""
@@ -140,10 +146,6 @@ class GaussianHead(StatisticsHead):
         root: np.ndarray = np.sqrt(count) * np.eye(V.shape[1]) + (V.T * scales) @ V
         return root
 
-    def _chunks(self, X: Any) -> Iterator[slice]:
-        for start in range(0, len(X), _ROWS):
-            yield slice(start, start + _ROWS)
-
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         """Scores for some classes, by position, or for all."""
         classes = np.arange(len(self.block_)) if classes is None else classes
@@ -165,12 +167,6 @@ class GaussianHead(StatisticsHead):
 
 def defaults(X: np.ndarray) -> Settings:
     return Settings("sqrt-l2" if X.min() >= 0 else "l2", prior=1.0, strength=4.0, temperature=5.0)
-
-
-def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """``L⁻¹ x`` for each row."""
-    solved: np.ndarray = solve_triangular(factor, rows.T, lower=True, check_finite=False).T
-    return solved
 
 
 def shared_covariance(covariance: np.ndarray, n: int, prior: float) -> tuple[np.ndarray, float]:
@@ -239,21 +235,6 @@ def _quadratic_scores(rows: np.ndarray, y: np.ndarray, folds: np.ndarray, prior:
                 nu = strength * width
                 scores[strength][held, label] = _log_density(norms, along, spectrum, len(members), nu, width)
     return scores
-
-
-def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (as rows) and eigenvalues of ``rowsᵀ rows``, by the smaller of the two products."""
-    if len(rows) >= rows.shape[1]:
-        return eigen(rows.T @ rows)
-    spectrum, vectors = np.linalg.eigh(rows @ rows.T)
-    kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
-    return (rows.T @ (vectors[:, kept] / np.sqrt(spectrum[kept]))).T, spectrum[kept]
-
-
-def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (as rows) and eigenvalues of a scatter."""
-    spectrum, vectors = np.linalg.eigh(scatter)
-    return vectors.T, np.maximum(spectrum, 0)
 
 
 def _log_density(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from taer.heads._params import param
-from taer.heads.base import Task
+from taer.heads.base import Head
 from taer.heads.slda import SLDA
 
 
@@ -26,8 +26,8 @@ class RFFLDA(SLDA):
     )
     width: int = param(2000, "number of random features", at_least=1)
 
-    def _fix_embedding(self, X: Any, task: Task) -> None:
-        super()._fix_embedding(X, task)
+    def _fix_embedding(self, X: Any) -> None:
+        super()._fix_embedding(X)
         pairs = self._rng_.integers(0, len(X), (2, 1000))
         one, other = (super(RFFLDA, self)._embed(X[numbers]) for numbers in pairs)
         squared = float(np.median(np.square(one - other).sum(axis=1)))
@@ -38,3 +38,5 @@ class RFFLDA(SLDA):
     def _embed(self, X: np.ndarray) -> np.ndarray:
         waves = super()._embed(X).astype(self.dtype_) @ self.frequencies_.astype(self.dtype_) + self.phases_
         return np.cos(waves).astype(np.float64) * np.sqrt(2 / self.width)
+
+    _novelty = Head._novelty  # distances among thousands of random features would cost more than the answer

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from taer.heads._params import param
-from taer.heads.base import Task
-from taer.heads.statistical import SolvedHead
+from taer.heads.base import Head, Task
+from taer.heads.statistical import SolvedHead, thin_eigen
 
 _STRENGTHS = 10.0 ** np.arange(-6, 2.1, 0.5)  # shares of the mean variance
 _ROWS = 5000
@@ -28,10 +28,9 @@ class Ridge(SolvedHead):
         "auto", "strength of the penalty, a number or chosen in the first task", at_least=0, options=("auto",)
     )
 
-    def _solve(self, X: Any, task: Task) -> None:
-        if self.gamma == "auto" and self.n_tasks_ == 1:
+    def _choose(self, X: Any, task: Task) -> None:
+        if self.gamma == "auto":
             self.share_ = self._chosen_share(X, task)
-        self._set_from_statistics()
 
     def _set_from_statistics(self) -> None:
         total, mean, centred_sums = self._moments()
@@ -55,11 +54,12 @@ class Ridge(SolvedHead):
         rows -= rows.mean(axis=0)
         target = (task.y[picks][:, None] == task.current).astype(np.float64)
         target -= target.mean(axis=0)
-        left, singular, _ = np.linalg.svd(rows, full_matrices=False)
+        directions, spectrum = thin_eigen(rows)
+        left = rows @ (directions.T / np.sqrt(np.maximum(spectrum, 1e-300)))
         projected, errors = left.T @ target, []
         for share in _STRENGTHS:
-            level = share * max(np.square(singular).sum() / rows.shape[1], 1e-300)
-            kept = singular**2 / (singular**2 + level)
+            level = share * max(spectrum.sum() / rows.shape[1], 1e-300)
+            kept = spectrum / (spectrum + level)
             leverage = np.square(left) @ kept + 1 / len(rows)
             residuals = target - left @ (kept[:, None] * projected)
             errors.append(np.square(residuals / np.maximum(1 - leverage, 1e-6)[:, None]).mean())
@@ -76,10 +76,12 @@ class RanPAC(Ridge):
 
     width: int = param(2000, "number of random features", at_least=1)
 
-    def _fix_embedding(self, X: Any, task: Task) -> None:
-        super()._fix_embedding(X, task)
+    def _fix_embedding(self, X: Any) -> None:
+        super()._fix_embedding(X)
         self.projection_ = self._rng_.normal(size=(X.shape[1], self.width)).astype(np.float32)
 
     def _embed(self, X: np.ndarray) -> np.ndarray:
         rows = super()._embed(X).astype(self.dtype_) @ self.projection_.astype(self.dtype_)
         return np.maximum(rows, 0).astype(np.float64)
+
+    _novelty = Head._novelty  # distances among thousands of random features would cost more than the answer

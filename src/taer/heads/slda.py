@@ -10,6 +10,7 @@ import numpy as np
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.statistical import SolvedHead, discriminants, shrunk
+from taer.statistics import ClassStatistics
 
 _ROWS = 5000  # enough to estimate one number
 
@@ -27,10 +28,8 @@ class SLDA(SolvedHead):
         0.1, "share of the mean variance mixed into the covariance", at_least=0, options=("ledoit-wolf", "oas")
     )
 
-    def _solve(self, X: Any, task: Task) -> None:
-        if self.n_tasks_ == 1:
-            self.shrinkage_ = self._estimated(X, task) if isinstance(self.shrinkage, str) else float(self.shrinkage)
-        self._set_from_statistics()
+    def _choose(self, X: Any, task: Task) -> None:
+        self.shrinkage_ = self._estimated(X, task) if isinstance(self.shrinkage, str) else float(self.shrinkage)
 
     def _set_from_statistics(self) -> None:
         covariance = shrunk(self.statistics_.covariance(), self.shrinkage_)
@@ -39,9 +38,10 @@ class SLDA(SolvedHead):
     def _estimated(self, X: Any, task: Task) -> float:
         from sklearn.covariance import OAS, ledoit_wolf_shrinkage
 
-        rows = self._rng_.permutation(len(X))[:_ROWS]
-        means = self.statistics_.means[np.argsort(self._arrival)]
-        centred = self._embed(X[rows]) - means[task.y[rows]]
+        picks = self._rng_.permutation(len(X))[:_ROWS]
+        rows, y = self._embed(X[picks]), task.y[picks]
+        statistics = ClassStatistics(rows.shape[1]).update(rows, y)
+        centred = rows - statistics.means[np.searchsorted(statistics.labels, y)]
         if self.shrinkage == "oas":
             return float(OAS(assume_centered=True).fit(centred).shrinkage_)
         return float(ledoit_wolf_shrinkage(centred, assume_centered=True))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize_scalar
-from sklearn.base import clone
 
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 _TRIAL_ROWS, _TRIAL_CLASSES = 20_000, 200
 NORMALISATIONS = ("none", "l2", "sqrt-l2")
 _CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of work
+_HELD_BACK = 2000  # samples that decide a temperature: enough for one number
 
 
 def normalised(X: np.ndarray, how: str) -> np.ndarray:
@@ -41,8 +41,8 @@ def normalised(X: np.ndarray, how: str) -> np.ndarray:
 class StatisticsHead(Head):
     """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
 
-    The statistics' labels are numbers in order of arrival. A temperature for ``predict_proba`` is fitted in the
-    first task, on a fifth of it that a trial head does not see.
+    The statistics' labels are numbers in order of arrival. The temperature of ``predict_proba`` is fitted at each
+    task, among all classes so far, on a fifth of the task that is counted in only afterwards.
     """
 
     normalize: str = param(
@@ -59,34 +59,41 @@ class StatisticsHead(Head):
 
     def _learn(self, X: Any, task: Task) -> None:
         if self.n_tasks_ == 1:
-            self._fix_embedding(X, task)
-        self._collect(X, task)
+            self._fix_embedding(X)
+            self._choose(X, task)
+        held = self._held_back(task)
+        self._collect(X, task, np.flatnonzero(~held))
+        if held.any():
+            self._calibrate(X, task, held)
+            self._collect(X, task, np.flatnonzero(held))
         self._solve(X, task)
-        if not hasattr(self, "temperature_"):
-            self.temperature_: float = self._calibrated(X, task)
 
-    def _fix_embedding(self, X: Any, task: Task) -> None:
-        """Whatever the first task decides once and for all."""
+    def _fix_embedding(self, X: Any) -> None:
+        """The map of samples, which the first task decides once and for all."""
         self.dtype_ = str(np.result_type(X.dtype, np.float32))
+        self.temperature_ = 1.0
         self.normalize_ = self.normalize
         if self.normalize == "auto":
             self.normalize_ = "sqrt-l2" if all(X[rows].min() >= 0 for rows in row_chunks(X)) else "l2"
 
+    def _choose(self, X: Any, task: Task) -> None:
+        """Strengths and shrinkages that the first task decides."""
+
     def _embed(self, X: np.ndarray) -> np.ndarray:
         return normalised(X, self.normalize_)
 
-    def _collect(self, X: Any, task: Task) -> None:
-        """Statistics of blocks of rows, wherever joblib's settings have them computed, added in the order of the rows."""
+    def _collect(self, X: Any, task: Task, rows: np.ndarray) -> None:
+        """Count some rows in: blocks of them, wherever joblib's settings have them computed, added in their order."""
         from taer.engine import Shared  # where it runs is no part of a method
 
-        numbers = np.argsort(self._arrival)[task.y]
+        numbers, chosen = np.argsort(self._arrival)[task.y[rows]], SelectedRows(X, rows)
         embedding = copy.copy(self)
         for name in ("statistics_", *self.class_arrays):
             embedding.__dict__.pop(name, None)
         shared = Shared(embedding)
         calls = (
-            delayed(_statistics_of)(shared, *_readable(X, rows), numbers[rows])
-            for rows in row_chunks(X, width=-(-X.shape[1] // _CHUNKS))
+            delayed(_statistics_of)(shared, _sent(chosen, part), numbers[part])
+            for part in row_chunks(chosen, width=-(-X.shape[1] // _CHUNKS))
         )
         statistics: Any = getattr(self, "statistics_", None)
         for block in Parallel(return_as="generator")(calls):
@@ -97,19 +104,21 @@ class StatisticsHead(Head):
         """Scores from statistics."""
         raise NotImplementedError
 
-    def _calibrated(self, X: Any, task: Task) -> float:
-        rows, y = trial_samples(X, task.y)
-        held = np.zeros(len(y), bool)
-        for position in np.unique(y):
-            members = np.flatnonzero(y == position)
-            held[members[: len(members) // 5]] = True
-        if len(task.current) < 2 or not held.any():
-            return 1.0
-        trial = clone(self)
-        trial.temperature_ = 1.0
-        trial.partial_fit(rows[~held], self.classes_[y[~held]])
-        scores = trial._scores(rows[held]).astype(np.float64)
-        return best_temperature(scores, np.searchsorted(np.unique(y), y[held]))
+    def _held_back(self, task: Task) -> np.ndarray:
+        """A fifth of the samples of each class, but no more than decide a temperature."""
+        held = np.zeros(len(task.y), bool)
+        if task.n_classes > 1:
+            most = max(1, _HELD_BACK // len(task.current))
+            for _, members in task.members():
+                held[members[: min(most, len(members) // 5)]] = True
+        return held
+
+    def _calibrate(self, X: Any, task: Task, held: np.ndarray) -> None:
+        """Fit the temperature with scores that do not know the samples held back."""
+        rest, trial = np.flatnonzero(~held), copy.copy(self)
+        trial._solve(SelectedRows(X, rest), replace(task, y=task.y[rest]))
+        scores = trial._scores(X[np.flatnonzero(held)]).astype(np.float64)
+        self.temperature_ = best_temperature(scores, task.y[held])
 
     def _forget_number(self, number: int) -> None:
         self.statistics_ = self.statistics_.without(number)
@@ -117,26 +126,27 @@ class StatisticsHead(Head):
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         return softmax(scores / self.temperature_)
 
+    def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """How undecided the head is, and how much farther the sample is from its class than from the middle of all."""
+        return (
+            super()._novelty(X, scores) + relative_distances(self._embed(X), self.statistics_) / self.temperature_
+        )
 
-def _readable(X: Any, rows: slice) -> tuple[Any, slice]:
-    """What to send to whoever reads these rows: themselves, or a storage that is opened there and where they are in it."""
+
+def _sent(X: SelectedRows, part: slice) -> Any:
+    """What is sent to whoever reads these rows: themselves, or where they are in a storage that is opened there."""
     from taer.engine import on_cluster
 
-    if isinstance(X, SelectedRows):
-        part = SelectedRows(X.X, X.numbers[rows])
-        return np.asarray(part) if on_cluster() and isinstance(X.X, np.ndarray) else part, slice(None)
-    return (X[rows], slice(None)) if isinstance(X, np.ndarray) else (X, rows)
+    rows = SelectedRows(X.X, X.numbers[part])
+    return np.asarray(rows) if on_cluster() and isinstance(X.X, np.ndarray) else rows
 
 
-def _statistics_of(embedding: Shared, X: Any, where: slice, numbers: np.ndarray) -> ClassStatistics:
+def _statistics_of(embedding: Shared, X: Any, numbers: np.ndarray) -> ClassStatistics:
     """Statistics of one block, the same bits on every machine: hence one thread."""
     from taer.heads.sgd import one_blas_thread
 
-    head, first = embedding.value, where.start or 0
-    chunks = (
-        (head._embed(X[first + rows.start : first + min(rows.stop, len(numbers))]), numbers[rows])
-        for rows in row_chunks(numbers, width=X.shape[1])
-    )
+    head = embedding.value
+    chunks = ((head._embed(X[rows]), numbers[rows]) for rows in row_chunks(X))
     with one_blas_thread():
         return ClassStatistics.of_chunks(chunks, numbers, per_class=head.per_class)
 
@@ -165,6 +175,9 @@ class SolvedHead(LinearStatisticsHead):
     @property
     def per_class(self) -> bool:
         return self.forgettable
+
+    def _solve(self, X: Any, task: Task) -> None:
+        self._set_from_statistics()
 
     def _forget_number(self, number: int) -> None:
         super()._forget_number(number)
@@ -214,3 +227,39 @@ def best_temperature(scores: np.ndarray, target: np.ndarray) -> float:
         lambda power: log_losses(scores, target, spread * np.exp(power)).mean(), bounds=(-8, 8), method="bounded"
     )
     return float(spread * np.exp(found.x))
+
+
+def relative_distances(rows: np.ndarray, statistics: ClassStatistics) -> np.ndarray:
+    """Half the squared Mahalanobis distance to the nearest class, less that to the mean of all (Ren et al., 2021)."""
+    mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
+    between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
+    total = (statistics.scatter + between.T @ between) / statistics.n_samples
+    near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
+    columns, offsets = discriminants(statistics.means, near)
+    background, level = discriminants(mean, far)
+    short = rows.astype(np.float32)  # a ranking needs no more
+    curved = ((short @ (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)) * short).sum(axis=1)
+    to_nearest = (rows @ columns.T + offsets).max(axis=1)
+    distances: np.ndarray = 0.5 * curved - to_nearest + (rows @ background.T + level)[:, 0]
+    return distances
+
+
+def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """``L⁻¹ x`` for each row."""
+    solved: np.ndarray = solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+    return solved
+
+
+def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (as rows) and eigenvalues of ``rowsᵀ rows``, by the smaller of the two products."""
+    if len(rows) >= rows.shape[1]:
+        return eigen(rows.T @ rows)
+    spectrum, vectors = np.linalg.eigh(rows @ rows.T)
+    kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
+    return (rows.T @ (vectors[:, kept] / np.sqrt(spectrum[kept]))).T, spectrum[kept]
+
+
+def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (as rows) and eigenvalues of a scatter."""
+    spectrum, vectors = np.linalg.eigh(scatter)
+    return vectors.T, np.maximum(spectrum, 0)

@@ -75,6 +75,7 @@ class Curve:
     method: str  # it looks the same in all panels
     points: np.ndarray  # one row per run
     dashed: bool = False  # a second quantity of a method
+    x: tuple[float, ...] = ()  # where its points are, if not where those of all are
 
 
 def _styled(draw: Callable[..., Picture]) -> Callable[..., Picture]:
@@ -98,6 +99,7 @@ def curves(
     panels: Mapping[str, Sequence[Curve]],
     x: Sequence[float] | Sequence[str],
     labels: tuple[str, str],
+    logarithmic: bool = False,
 ) -> Picture:
     """Means over runs, with the range of the runs as a band; panels two abreast."""
     from matplotlib.ticker import MaxNLocator
@@ -112,8 +114,9 @@ def curves(
             number = present.index(curve.method)
             colour = _COLOURS[(number - 1) % len(_COLOURS)] if number else _INK
             mean = np.mean(curve.points, axis=0)
+            at = curve.x or x[: len(mean)]
             ax.plot(
-                x[: len(mean)],
+                at,
                 mean,
                 label=curve.label,
                 color=colour,
@@ -123,9 +126,11 @@ def curves(
             )
             if len(curve.points) > 1:
                 low, high = np.min(curve.points, axis=0), np.max(curve.points, axis=0)
-                ax.fill_between(x[: len(mean)], low, high, color=colour, alpha=0.12, linewidth=0)
+                ax.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
         ax.set(title=panel, xlabel=labels[0], ylabel=labels[1])
-        if not isinstance(x[0], str):
+        if logarithmic:
+            ax.set_xscale("log")
+        elif not isinstance(x[0], str):
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.05), fontsize=8)
     return _finish(figure, name, title, note)

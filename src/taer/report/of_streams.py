@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
-from taer.experiment import Result
+from taer.experiment import Result, mean_auroc
 from taer.heads import HEADS, make_head
 from taer.paper import NAMES, experiment, variants
 from taer.paper.measured import Number, is_paper_order, result_key
@@ -58,12 +59,17 @@ def label(group: Group) -> str:
 
 
 def _summary(setting: Setting) -> Table:
-    columns = ["Method", "Runs", "A_T (%)", "AIA (%)", "Forgetting (%)", "Seconds", "Samples kept", "Bytes kept"]
+    columns = ["Method", "Runs", "A_T (%)", "AIA (%)", "Forgetting (%)", "ECE (%)", "Novelty AUROC (%)"]
+    columns += ["Seconds", "Samples kept", "Bytes kept"]
     rows: list[list[Value]] = [
         [
             label(group),
             len(group.results),
             *(_number(group.results, metric) for metric in ("A_T", "AIA", "forgetting")),
+            *(
+                _measured([value(run) for run in group.results])
+                for value in (lambda run: run["ece"][-1], mean_auroc)
+            ),
             float(np.mean([sum(run["seconds"]) for run in group.results])),
             *(float(np.mean([run[name] for run in group.results])) for name in ("memory_samples", "memory_bytes")),
         ]
@@ -71,7 +77,9 @@ def _summary(setting: Setting) -> Table:
     ]
     note = (
         "A_T: mean over tasks of the accuracy after the last one. AIA: mean over phases of the accuracy on all "
-        "classes so far. Forgetting: mean over tasks of what was lost since their best. Seconds: training of all "
+        "classes so far. Forgetting: mean over tasks of what was lost since their best. ECE: expected calibration "
+        "error after the last task. Novelty AUROC: how well test samples of classes not yet learned are told from "
+        "those of known ones by their novelty, mean over the tasks before the last. Seconds: training of all "
         "tasks. ± is the deviation over runs; in brackets the paper's number, where it has one, and the difference."
     )
     title = f"Methods, {setting.title}"
@@ -79,8 +87,15 @@ def _summary(setting: Setting) -> Table:
 
 
 def _number(results: list[Result], metric: str) -> Number:
-    values = [100 * run[metric] for run in results]
     published = _published().get((result_key(results[0]), metric)) if is_paper_order(results[0]) else None
+    return _measured([run[metric] for run in results], published)
+
+
+def _measured(shares: Sequence[float | None], published: float | None = None) -> Number:
+    """Mean and deviation in percent; a stream of one task has no value for some metrics."""
+    values = [100 * share for share in shares if share is not None]
+    if not values:
+        return Number(None, 0.0, 0, published)
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Number(float(np.mean(values)), deviation, len(values), published)
 
