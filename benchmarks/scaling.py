@@ -3,14 +3,15 @@
     python benchmarks/scaling.py
 
 Statistics: blocks of float16 features as a worker of the cluster sums them, and the addition of two sums in the process
-that collects them. TaER: a task after many others. Each is the median of
-repeats, with the range; seconds are of processor time.
+that collects them. TaER: a task after few and after many others. Images: what
+has to be done before the model sees them. Each is the median of repeats, with the range; seconds are of processor time.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import io
 import os
 import statistics
 import time
@@ -65,34 +66,57 @@ def sums(width: int, classes_in_all: int, repeats: int) -> None:
         )
 
 
-def steps(width: int, old_classes: int, samples: int, repeats: int) -> None:
+def task_of_taer(width: int, old_classes: int, samples: int, repeats: int) -> list[float]:
+    """Seconds of a task with 100 new classes after many others."""
     rng = np.random.default_rng(0)
     head = taer.TaER(epochs=1, init="zero", standardize="none", random_state=0)
-    n_first = max(old_classes, 200)
-    head.partial_fit(rng.standard_normal((n_first, width), np.float32), np.arange(n_first) % old_classes)
-    X = rng.standard_normal((samples, width), np.float32)
-    y = old_classes + np.arange(samples) % 100
-    taken = [
-        value / (samples / head.batch_size)
-        for value in seconds(lambda: copy.deepcopy(head).partial_fit(X, y), repeats)
-    ]
+    first = max(old_classes, 200)
+    head.partial_fit(rng.standard_normal((first, width), np.float32), np.arange(first) % old_classes)
+    X, y = rng.standard_normal((samples, width), np.float32), old_classes + np.arange(samples) % 100
+    return seconds(lambda: copy.deepcopy(head).partial_fit(X, y), repeats)
+
+
+def steps(width: int, samples: int, repeats: int) -> None:
+    few, many = (task_of_taer(width, old, samples, repeats) for old in (10, 10_000))
+    per_step = [value / (samples / 32) for value in few]
+    look = 2 * samples * width * 10_000 / (statistics.median(many) - statistics.median(few))
     print(
-        f"\nTaER, a task of {samples:,} × {width} with 100 new classes after {old_classes:,}: "
-        f"{shown(taken, 1e6, 0)} µs a step of {head.batch_size} + {head.replay_batch_size}, "
-        "all costs of the task spread over its steps"
+        f"\nTaER, {samples:,} × {width}, 100 new classes, one epoch: {shown(per_step, 1e6, 0)} µs a step of 32 + 32 "
+        f"after 10 classes; after 10,000 the one look at the old columns adds "
+        f"{statistics.median(many) - statistics.median(few):.1f} s to the task's {statistics.median(few):.1f} s, "
+        f"at {look / 1e9:.0f} GFLOP/s"
     )
+
+
+def decoding(repeats: int) -> None:
+    from PIL import Image
+
+    from taer.features.backbones.base import ImageTransform
+    from taer.features.sources.base import decode_image
+
+    smooth = np.random.default_rng(0).integers(0, 256, (15, 20, 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(smooth).resize((640, 480), Image.Resampling.BICUBIC).save(file, "JPEG", quality=90)
+    transform = ImageTransform(248, (224, 224), "bicubic", (0.5,) * 3, (0.5,) * 3)
+
+    def hundred() -> None:
+        for _ in range(100):
+            transform(decode_image(file.getvalue()))
+
+    taken = [value / 100 for value in seconds(hundred, repeats)]
+    print(f"\nA JPEG of 640 × 480 decoded, resized and cropped: {shown(taken, 1e3, 1)} ms")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--classes", type=int, default=100_000)
-    parser.add_argument("--samples", type=int, default=100_000, help="of the task of TaER")
+    parser.add_argument("--samples", type=int, default=32_000, help="of the task of TaER")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     sums(options.width, options.classes, options.repeats)
-    for old_classes in (1_000, 10_000):
-        steps(options.width, old_classes, options.samples, options.repeats)
+    steps(options.width, options.samples, options.repeats)
+    decoding(options.repeats)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,15 @@ def test_the_method_of_contributing_is_a_method(tasks):
         space["LogitAdjustedER"](tau=-1).partial_fit(X, y)
 
 
+@pytest.mark.slow
+def test_the_head_of_scaling_learns_on_a_cluster(capsys):
+    (code,) = python_blocks("docs/scaling.md")
+    space: dict = {}
+    exec(code, space)
+    here = taer.SLDA().fit(space["data"].train_x, space["data"].train_y)
+    np.testing.assert_array_equal(space["head"].coef_, here.coef_)
+
+
 def test_every_head_is_in_the_readme_and_public():
     text = (ROOT / "README.md").read_text()
     for name, head in taer.HEADS.items():

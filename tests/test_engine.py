@@ -93,6 +93,14 @@ def grid(epochs, seeds=2, methods=("taer", "slda")):
     return [Run(streams[seed], name, params.get(name, {}), seed) for name in methods for seed in range(seeds)]
 
 
+class SlowStart(taer.SLDA):
+    """Its first block is finished last."""
+
+    def _embed(self, X):
+        time.sleep(1.0 * (X[0, 0] == blobs(6, 50, width=40)[0][0, 0]))
+        return super()._embed(X)
+
+
 def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     """A grid and a head in small: quick enough for every change."""
     import ray
@@ -108,7 +116,7 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
         assert str(engine.workers()) == "2 workers on 2 nodes"
         there = results_of(runs, tmp_path / "there")
         assert puts == ["FeatureSet"]  # sent once, not with each of four runs
-        head_there = taer.SLDA().fit(X, y)
+        head_there = SlowStart().fit(X, y)
     assert there == here
     assert len(list((tmp_path / "there").glob("*.json"))) == len(runs)
     np.testing.assert_array_equal(head_there.statistics_.scatter, head_here.statistics_.scatter)
@@ -385,6 +393,13 @@ def test_a_wrong_address_is_one_line_within_seconds(cli, file, silent_port, web_
         assert f"{address}: {message}" in err
         assert err.count("\n") == 1
     assert time.monotonic() - started < 30
+
+
+def test_a_wrong_address_in_the_environment_is_told_as_well(cli, file, silent_port, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{silent_port}")
+    code, _, err = cli("run", file, "--tasks", 5, "--engine", "ray")
+    assert code == 2
+    assert f"127.0.0.1:{silent_port}: no Ray cluster answers there" in err
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,9 @@ def cluster(address: str | None = None) -> Iterator[None]:
 
 def _connect(ray: Any, address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address is not None:
-        _check_answers(address)
+    named = address or os.environ.get("RAY_ADDRESS", "")
+    if address is not None or (":" in named and "/" not in named):  # not auto, local or ray://…
+        _check_answers(named)
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (RuntimeError, ConnectionError) as error:  # another version of Ray or Python there, or no Ray at all
