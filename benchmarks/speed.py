@@ -167,7 +167,9 @@ def slda_against_one_product(path: Path, repeats: int) -> None:
     learn()  # imports
     own, least = in_turn(learn, product, repeats=max(5, repeats))
     ratio = statistics.median(own) / statistics.median(least)
-    print(f"{data.name}: slda in 10 tasks {shown(own)} s, conversion and one Gram product {shown(least)} s; ", end="")
+    print(
+        f"{data.name}: slda in 10 tasks {shown(own)} s, conversion and one Gram product {shown(least)} s; ", end=""
+    )
     print(f"ratio {ratio:.2f} (required: at most 1.5).\n", flush=True)
 
 
