@@ -81,10 +81,11 @@ class StatisticsHead(Head):
         numbers, chosen = np.argsort(self._arrival)[task.y[rows]], SelectedRows(X, rows)
         statistics: Any = copy.copy(getattr(self, "statistics_", None))
         for part in row_chunks(chosen):
-            embedded = self._embed(chosen[part])
+            by_class = part.start + np.argsort(numbers[part], kind="stable")  # sorted while rows are still short
+            embedded = self._embed(chosen[by_class])
             if statistics is None:
                 statistics = ClassStatistics(embedded.shape[1], per_class=self.per_class)
-            statistics.update(embedded, numbers[part])
+            statistics.update(embedded, numbers[by_class])
         self.statistics_: ClassStatistics = statistics
 
     def _solve(self, X: Any, task: Task) -> None:
