@@ -32,7 +32,7 @@ from taer.stream import class_stream
 
 DOCS = Path(__file__).parents[1] / "docs"
 TASKS = (5, 10, 20, 50)
-RANKS = (0, 4, 16, 64, 256, 512)
+RANKS = (0, 4, 16, 64, 512)
 MEMORIES = (200, 1000, 5000, 20000)
 STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03)  # C of the joint softmax
 TITLES = {"cub200-resnet18": "CUB-200", "cifar100-resnet18": "CIFAR-100"}
