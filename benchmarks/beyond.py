@@ -362,10 +362,10 @@ TABLES = {
 def put(path: Path, name: str, text: str) -> None:
     """Replace what stands between the marks of a table in a document."""
     document = path.read_text()
-    place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not place.search(document):
         raise ValueError(f"{path}: there is no place <!-- {name} --> … <!-- end -->")
-    path.write_text(place.sub(lambda found: f"{found[1]}\n{text}\n{found[2]}", document))
+    path.write_text(place.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", document))
 
 
 def main() -> None:
