@@ -296,7 +296,7 @@ def decision(bench: Bench) -> str:
     for method, (moves, forgets) in FACTS.items():
         found = [bench.results(bench.sets[name], method) for name in TITLES]
         sizes = ["–" if one is None else size(kept_bytes(one)) for one in found]
-        samples = "–" if found[0] is None else f"{found[0][0]['memory_samples']:,}"
+        samples = "all" if method == "joint" else f"{found[0][0]['memory_samples']:,}" if found[0] else "–"
         spent = f"{seconds[method]:.2f}" if method in seconds else "–"
         rows.append(
             [f"`{method}`", *(percent(one, "A_T") for one in found), *sizes, spent, samples, moves, forgets]
