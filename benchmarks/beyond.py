@@ -32,7 +32,7 @@ from taer.stream import class_stream
 
 DOCS = Path(__file__).parents[1] / "docs"
 TASKS = (5, 10, 20, 50)
-RANKS = (0, 4, 16, 64, 256, 512)
+RANKS = (0, 4, 16, 64, 512)
 MEMORIES = (200, 1000, 5000, 20000)
 STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03)  # C of the joint softmax
 TITLES = {"cub200-resnet18": "CUB-200", "cifar100-resnet18": "CIFAR-100"}
@@ -68,13 +68,13 @@ class Bench:
     def results(
         self, data: FeatureSet, method: str, tasks: int = 10, seeds: int = 3, **params: Any
     ) -> list[Result] | None:
-        """Of all seeds, or nothing if some are missing and nothing is to be run."""
+        """Of all seeds; where nothing is to be run, of those on disk."""
         if "epochs" in HEADS[method]().get_params():
             params = {"epochs": EPOCHS.get(data.name, 10)} | params
         runs = [Run(class_stream(data, tasks, order=seed), method, params, seed) for seed in range(seeds)]
-        if self.stored and not all((self.out / run.file_name).is_file() for run in runs):
-            return None
-        return [result for _, result, _ in run_grid(runs, self.out, jobs=self.jobs)]
+        if self.stored:
+            runs = [run for run in runs if (self.out / run.file_name).is_file()]
+        return [result for _, result, _ in run_grid(runs, self.out, jobs=self.jobs)] or None
 
     def once(self, name: str, data: FeatureSet, measure: Any) -> dict[str, Any] | None:
         """A measurement that is no run, kept beside the results."""
@@ -207,19 +207,11 @@ def accuracy(bench: Bench) -> str:
 def calibration(bench: Bench) -> str:
     rows = []
     for method in FACTS:
-        cells = []
-        for name in TITLES:
-            found = {n: bench.results(bench.sets[name], method, n) for n in (10, 50)}
-            for one in found.values():
-                cells.append("–" if one is None else shown([result["ece"][-1] for result in one], 3))
-            for one in found.values():
-                areas = None if one is None else [mean_auroc(result) or 0.0 for result in one]
-                cells.append("–" if areas is None else shown(areas, 3))
-        rows.append([f"`{method}`", *cells])
-    heads = [
-        f"{title}, {what}, N = {n}" for title in TITLES.values() for what in ("ECE", "AUROC") for n in (10, 50)
-    ]
-    return table(["head", *heads], rows)
+        found = [bench.results(data, method) for data in (bench.sets[name] for name in TITLES)]
+        errors = ["–" if one is None else shown([result["ece"][-1] for result in one], 3) for one in found]
+        areas = ["–" if one is None else shown([mean_auroc(result) or 0 for result in one], 3) for one in found]
+        rows.append([f"`{method}`", *errors, *areas])
+    return table(["head", *(f"{what}, {title}" for what in ("ECE", "AUROC") for title in TITLES.values())], rows)
 
 
 def auroc(bench: Bench) -> str:
@@ -304,7 +296,7 @@ def decision(bench: Bench) -> str:
     for method, (moves, forgets) in FACTS.items():
         found = [bench.results(bench.sets[name], method) for name in TITLES]
         sizes = ["–" if one is None else size(kept_bytes(one)) for one in found]
-        samples = "–" if found[0] is None else f"{found[0][0]['memory_samples']:,}"
+        samples = "all" if method == "joint" else f"{found[0][0]['memory_samples']:,}" if found[0] else "–"
         spent = f"{seconds[method]:.2f}" if method in seconds else "–"
         rows.append(
             [f"`{method}`", *(percent(one, "A_T") for one in found), *sizes, spent, samples, moves, forgets]
@@ -320,8 +312,10 @@ def figures(bench: Bench) -> Iterator[tuple[str, str]]:
         for method in FACTS:
             found = [bench.results(bench.sets[name], method, n) for n in TASKS]
             if method not in ("er", "finetune") and all(found):
-                points = 100 * np.array([[result["A_T"] for result in one or []] for one in found]).T
+                seeds = min(len(one or ()) for one in found)
+                points = 100 * np.array([[result["A_T"] for result in (one or [])[:seeds]] for one in found]).T
                 panels.setdefault(title, []).append(Curve(method, method, points))
+        panels[title] += _joint_line(bench, name, tuple(range(len(TASKS))))
     picture = curves("beyond-tasks", "", "", panels, [str(n) for n in TASKS], ("number of tasks", "A_T (%)"))
     yield "beyond-tasks.svg", picture.svg
     panels = {}
@@ -340,8 +334,17 @@ def figures(bench: Bench) -> Iterator[tuple[str, str]]:
                 points = np.array([[100 * np.mean([result["A_T"] for result in one]) for one in found]])
                 sizes = tuple(kept_bytes(one) / 1e6 for one in found)
                 panels.setdefault(title, []).append(Curve(method, method, points, x=sizes))
+        widths = [at for curve in panels[title] for at in curve.x]
+        panels[title] += _joint_line(bench, name, (min(widths), max(widths)))
     picture = curves("beyond-bytes", "", "", panels, (), ("MB kept", "A_T (%), 10 tasks"), logarithmic=True)
     yield "beyond-bytes.svg", picture.svg
+
+
+def _joint_line(bench: Bench, name: str, x: tuple[float, ...]) -> list[Curve]:
+    joint = bench.once("joint-softmax", bench.sets[name], joint_softmax)
+    return (
+        [Curve("joint softmax", "joint", np.full((1, len(x)), 100 * joint["accuracy"]), True, x)] if joint else []
+    )
 
 
 TABLES = {
@@ -359,10 +362,10 @@ TABLES = {
 def put(path: Path, name: str, text: str) -> None:
     """Replace what stands between the marks of a table in a document."""
     document = path.read_text()
-    place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not place.search(document):
         raise ValueError(f"{path}: there is no place <!-- {name} --> … <!-- end -->")
-    path.write_text(place.sub(lambda found: f"{found[1]}\n{text}\n{found[2]}", document))
+    path.write_text(place.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", document))
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import pytest
 import taer
 from taer.experiment import Run, execute, run_grid, source_digest, summarise
 from taer.features import save_features
+from taer.report import write_report
 from taer.stream import class_stream
 
 NOT_REPRODUCIBLE = ("seconds", "created")
@@ -76,6 +77,14 @@ def test_detection_of_later_classes_agrees_with_a_loop_by_hand(method, features)
     result = execute(Run(stream, method, {}, seed=7))
     np.testing.assert_allclose(result["novelty_auroc"], expected)
     assert summarise([result])[0]["novelty_AUROC"]["mean"] == pytest.approx(100 * np.mean(expected))
+
+
+def test_a_stream_of_one_task_has_nothing_to_detect(features, tmp_path):
+    result = execute(Run(class_stream(features, tasks=1), "slda"))
+    assert result["novelty_auroc"] == []
+    assert summarise([result])[0]["novelty_AUROC"]["mean"] is None
+    (tmp_path / "one.json").write_text(json.dumps(result))
+    assert "missing" in write_report([tmp_path], tmp_path / "report").read_text()
 
 
 def test_frozen_scores_are_computed_once_and_right(features):

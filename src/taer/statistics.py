@@ -89,20 +89,23 @@ class ClassStatistics:
 
     @classmethod
     def _of_rows(cls, X: np.ndarray, y: np.ndarray, per_class: bool) -> ClassStatistics:
-        order = np.argsort(y, kind="stable")
-        rows = X[order].astype(np.float64, copy=False)  # already a copy
-        labels, starts, counts = np.unique(y[order], return_index=True, return_counts=True)
-        parts = np.split(rows, starts[1:])  # views
-        means = np.stack([part.mean(axis=0) for part in parts])
-        for part, mean in zip(parts, means, strict=True):
-            part -= mean
+        if (y[1:] < y[:-1]).any():
+            order = np.argsort(y, kind="stable")
+            X, y = X[order], y[order]
+        labels, starts, counts = np.unique(y, return_index=True, return_counts=True)
+        centred = np.empty(X.shape)
+        parts = np.split(centred, starts[1:])  # views
+        means = np.empty((len(labels), X.shape[1]))
+        for part, rows, mean in zip(parts, np.split(X, starts[1:]), means, strict=True):
+            rows.mean(axis=0, dtype=np.float64, out=mean)
+            np.subtract(rows, mean, out=part)
         result = cls(X.shape[1], per_class=per_class)
         result.labels, result.counts, result.means = labels.astype(np.int64), counts.astype(np.float64), means
         if per_class:
             result.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
             result.scatter = np.sum(list(result.scatters.values()), axis=0)
         else:
-            result.scatter = rows.T @ rows
+            result.scatter = centred.T @ centred
         return result
 
     def __add__(self, other: ClassStatistics) -> ClassStatistics:

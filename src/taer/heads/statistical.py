@@ -146,7 +146,9 @@ def _statistics_of(embedding: Shared, X: Any, numbers: np.ndarray) -> ClassStati
     from taer.heads.sgd import one_blas_thread
 
     head = embedding.value
-    chunks = ((head._embed(X[rows]), numbers[rows]) for rows in row_chunks(X))
+    # sorted by class while rows are still short
+    sorted_chunks = (rows.start + np.argsort(numbers[rows], kind="stable") for rows in row_chunks(X))
+    chunks = ((head._embed(X[rows]), numbers[rows]) for rows in sorted_chunks)
     with one_blas_thread():
         return ClassStatistics.of_chunks(chunks, numbers, per_class=head.per_class)
 

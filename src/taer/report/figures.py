@@ -130,6 +130,7 @@ def curves(
         ax.set(title=panel, xlabel=labels[0], ylabel=labels[1])
         if logarithmic:
             ax.set_xscale("log")
+            ax.xaxis.set_major_formatter("{x:g}")
         elif not isinstance(x[0], str):
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.05), fontsize=8)
