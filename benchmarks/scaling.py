@@ -53,8 +53,8 @@ def sums(width: int, classes_in_all: int, repeats: int) -> None:
         ("sorted by class, 1,000 rows each", np.arange(rows) // 1000),
         ("in any order", rng.integers(0, classes_in_all, rows)),
     ):
-        taken = seconds(lambda y=y: statistical._statistics_of(head, X, slice(None), y), repeats)
-        block = statistical._statistics_of(head, X, slice(None), y)
+        taken = seconds(lambda y=y: statistical._statistics_of(head, X, y), repeats)
+        block = statistical._statistics_of(head, X, y)
         total = taer.ClassStatistics(width)
         total.labels, total.counts = np.arange(classes_in_all), np.ones(classes_in_all)
         total.means = np.zeros((classes_in_all, width))
