@@ -211,11 +211,11 @@ def on_real_features(document: Document, path: Path, repeats: int) -> None:
         (data.test_x - mean) / scale,
         arrival[data.test_y],
     )
-    slda = slda_against_one_product(problem, repeats)
+    slda = slda_against_one_product(problem, 3 * repeats)
     document.target(
         "slda against float64 and one Gram product: times slower",
         "≤ 1.5",
-        found := ratio(*slda.values()),
+        found := ratio(slda["at once"], slda["product"]),
         found <= 1.5,
     )
     rows = []
@@ -238,8 +238,9 @@ def on_real_features(document: Document, path: Path, repeats: int) -> None:
         f"{data.name}, {len(data.train_x):,} × {data.train_x.shape[1]}, {len(tasks)} tasks, one epoch; standardised by "
         "the first task and divided by the root of the width before any side sees them.",
         table(f"method | epochs | {THREE_SIDES}", rows),
-        f"slda, task after task, calibration included: {slda['taer']} s; converting the same samples to float64 and one "
-        f"Gram product: {slda['product']} s.",
+        f"slda over the file at once, calibration included: {slda['at once']} s; task after task, with all columns solved "
+        f"for and calibrated after each: {slda['in tasks']} s; converting the same samples to float64 and one Gram "
+        f"product: {slda['product']} s.",
         f"The six heads of the paper's ablation × 3 seeds take {ablation:.1f} s together, one torch run of TaER "
         f"{sides['torch'].median:.1f} s. The ten methods of the paper's main table × 3 seeds, measured after every task "
         f"(`taer run FILE --methods {MAIN_TABLE} --epochs 1 {' '.join(raw)}`), take {main_table:.0f} s on the clock on one "

@@ -134,13 +134,16 @@ def against_sklearn(problem: Problem, repeats: int) -> Iterator[tuple[str, str, 
 
 
 def slda_against_one_product(problem: Problem, repeats: int) -> dict[str, Side]:
-    """SLDA task after task, and the least it could do: convert all samples to float64 and multiply them once."""
-    X, _ = problem.together()
+    """SLDA at once and task after task, and the least it could do: convert to float64 and multiply once."""
+    X, y = problem.together()
 
     def learn(seed: int) -> Predict:
+        return taer.SLDA().fit(X, y).predict
+
+    def learn_tasks(seed: int) -> Predict:
         head = taer.SLDA()
-        for task_X, y in problem.tasks:
-            head.partial_fit(task_X, y)
+        for task_X, task_y in problem.tasks:
+            head.partial_fit(task_X, task_y)
         return head.predict
 
     def product(seed: int) -> Predict:
@@ -148,7 +151,7 @@ def slda_against_one_product(problem: Problem, repeats: int) -> dict[str, Side]:
         rows.T @ rows
         return _learned_nothing
 
-    return in_turn({"taer": learn, "product": product}, problem, repeats)
+    return in_turn({"at once": learn, "in tasks": learn_tasks, "product": product}, problem, repeats)
 
 
 def _learned_nothing(X: np.ndarray) -> np.ndarray:

@@ -146,8 +146,9 @@ def _statistics_of(embedding: Shared, X: Any, numbers: np.ndarray) -> ClassStati
     from taer.heads.sgd import one_blas_thread
 
     head = embedding.value
-    # sorted by class while rows are still short
-    sorted_chunks = (rows.start + np.argsort(numbers[rows], kind="stable") for rows in row_chunks(X))
+    # Sorted by class while rows are still short, and in pieces whose float64 copies the cache can hold.
+    pieces = row_chunks(X, width=2 * X.shape[1])
+    sorted_chunks = (rows.start + np.argsort(numbers[rows], kind="stable") for rows in pieces)
     chunks = ((head._embed(X[rows]), numbers[rows]) for rows in sorted_chunks)
     with one_blas_thread():
         return ClassStatistics.of_chunks(chunks, numbers, per_class=head.per_class)
@@ -207,12 +208,14 @@ def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
     level = np.trace(covariance) / width
     if level <= 0:
         return np.eye(width)
-    return (1 - shrinkage) * covariance + shrinkage * level * np.eye(width)
+    mixed: np.ndarray = (1 - shrinkage) * covariance
+    mixed.flat[:: width + 1] += shrinkage * level
+    return mixed
 
 
 def discriminants(means: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns ``Σ⁻¹ μ_c`` and offsets ``-μ_cᵀ Σ⁻¹ μ_c / 2`` of linear discriminant analysis with equal priors."""
-    columns = cho_solve(cho_factor(covariance), means.T).T
+    columns = cho_solve(cho_factor(covariance, check_finite=False), means.T, check_finite=False).T
     return columns, -0.5 * (means * columns).sum(axis=1)
 
 
