@@ -1,17 +1,18 @@
 """The tables and figures of docs/beyond.md and docs/choosing.md, from feature files and the results of the runs.
 
-    python benchmarks/beyond.py --features DIR --out results --write [--parts accuracy,calibration]
+    python benchmarks/beyond.py --features DIR --out results > beyond.out.md
+    python tools/fill_docs.py docs/beyond.md beyond.out.md
+    python tools/fill_docs.py docs/choosing.md beyond.out.md
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors, and photos.safetensors if there is one (see
 docs/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and what is missing shows as a
-dash. --write puts each table in its place in the documents; without it they are printed.
+dash. Figures are written to docs/images.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -348,24 +349,15 @@ def _joint_line(bench: Bench, name: str, x: tuple[float, ...]) -> list[Curve]:
 
 
 TABLES = {
-    "accuracy": (accuracy, "beyond.md"),
-    "calibration": (calibration, "beyond.md"),
-    "auroc": (auroc, "beyond.md"),
-    "ranks": (ranks, "beyond.md"),
-    "exemplars": (exemplars, "beyond.md"),
-    "others": (others, "beyond.md"),
-    "tried": (tried, "beyond.md"),
-    "decision": (decision, "choosing.md"),
+    "accuracy": accuracy,
+    "calibration": calibration,
+    "auroc": auroc,
+    "ranks": ranks,
+    "exemplars": exemplars,
+    "others": others,
+    "tried": tried,
+    "decision": decision,
 }
-
-
-def put(path: Path, name: str, text: str) -> None:
-    """Replace what stands between the marks of a table in a document."""
-    document = path.read_text()
-    place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-    if not place.search(document):
-        raise ValueError(f"{path}: there is no place <!-- {name} --> … <!-- end -->")
-    path.write_text(place.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", document))
 
 
 def main() -> None:
@@ -375,7 +367,6 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--parts", default=",".join([*TABLES, "figures"]))
     parser.add_argument("--stored", action="store_true", help="only what is in --out")
-    parser.add_argument("--write", action="store_true", help="into docs/")
     options = parser.parse_args()
     sets = {name: load_features(options.features / f"{name}.safetensors") for name in TITLES}
     sets["sketches100"] = load_features()
@@ -386,13 +377,8 @@ def main() -> None:
         if name == "figures":
             for file, svg in figures(bench):
                 (DOCS / "images" / file).write_text(svg)
-                print(f"docs/images/{file}", flush=True)
             continue
-        make, document = TABLES[name]
-        text = make(bench)
-        if options.write:
-            put(DOCS / document, name, text)
-        print(f"### {name}\n\n{text}\n", flush=True)
+        print(f"### {name}\n\n{TABLES[name](bench)}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     runs = grid(epochs=2)
     X, y = blobs(6, 50, width=40)
     monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
+    monkeypatch.setattr("taer.heads.statistical._PIECES", 1)
     monkeypatch.setattr("taer.heads._validation._CHUNK", 40 * 64)  # five blocks
     here, head_here = results_of(runs, tmp_path / "here"), taer.SLDA().fit(X, y)
     put, puts = ray.put, []
@@ -259,6 +260,7 @@ def test_a_mistake_there_is_told_as_here(nodes, tiny_onnx, tmp_path):
 @pytest.mark.slow
 def test_statistics_of_blocks_survive_the_death_of_a_node(nodes, monkeypatch):
     monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
+    monkeypatch.setattr("taer.heads.statistical._PIECES", 1)
     monkeypatch.setattr("taer.heads._validation._CHUNK", 256 * 256)
     X, y = blobs(20, 500, width=256)
     heads = [taer.SLDA(), taer.RanPAC(width=300, random_state=0), taer.RFFLDA(width=300, random_state=0)]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _TRIAL_ROWS, _TRIAL_CLASSES = 20_000, 200
 NORMALISATIONS = ("none", "l2", "sqrt-l2")
 _CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of work
+_PIECES = 2  # into which a chunk is cut, so that the cache can hold their float64 copies
 _HELD_BACK = 2000  # samples that decide a temperature: enough for one number
 
 
@@ -146,8 +147,8 @@ def _statistics_of(embedding: Shared, X: Any, numbers: np.ndarray) -> ClassStati
     from taer.heads.sgd import one_blas_thread
 
     head = embedding.value
-    # Sorted by class while rows are still short, and in pieces whose float64 copies the cache can hold.
-    pieces = row_chunks(X, width=2 * X.shape[1])
+    pieces = row_chunks(X, width=_PIECES * X.shape[1])
+    # sorted by class while rows are still short
     sorted_chunks = (rows.start + np.argsort(numbers[rows], kind="stable") for rows in pieces)
     chunks = ((head._embed(X[rows]), numbers[rows]) for rows in sorted_chunks)
     with one_blas_thread():
