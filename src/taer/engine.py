@@ -71,7 +71,8 @@ def _connect(ray: Any, address: str | None) -> None:
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (RuntimeError, ConnectionError) as error:  # another version of Ray or Python there, or no Ray at all
-        raise ValueError(f"Ray cluster {address or ''}: {' '.join(str(error).split())[:300]}") from None
+        hint = "" if os.environ.get("RAY_AUTH_MODE") else "; if it asks for a token, set RAY_AUTH_MODE=token"
+        raise ValueError(f"Ray cluster {address or ''}: {' '.join(str(error).split())[:300]}{hint}") from None
 
 
 def _check_answers(address: str) -> None:
