@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -66,13 +67,25 @@ class Bench:
     jobs: int
     stored: bool
 
+    def run_all(self) -> None:
+        """All of the large table in one grid, so that no worker waits."""
+        runs = [
+            run
+            for name in TITLES
+            for method in FACTS
+            for tasks in TASKS
+            for run in _runs(self.sets[name], method, tasks)
+        ]
+        for done, (run, _, stored) in enumerate(run_grid(runs, self.out, jobs=self.jobs), start=1):
+            if not stored:
+                where = f"{run.stream.features.name}, {len(run.stream)} tasks"
+                print(f"{done} of {len(runs)}: {run.method}, {where}, order {run.seed}", file=sys.stderr)
+
     def results(
         self, data: FeatureSet, method: str, tasks: int = 10, seeds: int = 3, **params: Any
     ) -> list[Result] | None:
         """Of all seeds; where nothing is to be run, of those on disk."""
-        if "epochs" in HEADS[method]().get_params():
-            params = {"epochs": EPOCHS.get(data.name, 10)} | params
-        runs = [Run(class_stream(data, tasks, order=seed), method, params, seed) for seed in range(seeds)]
+        runs = _runs(data, method, tasks, seeds, **params)
         if self.stored:
             runs = [run for run in runs if (self.out / run.file_name).is_file()]
         return [result for _, result, _ in run_grid(runs, self.out, jobs=self.jobs)] or None
@@ -88,6 +101,12 @@ class Bench:
                 path.write_text(json.dumps(measure(data)))
         kept: dict[str, Any] = json.loads(path.read_text())
         return kept
+
+
+def _runs(data: FeatureSet, method: str, tasks: int, seeds: int = 3, **params: Any) -> list[Run]:
+    if "epochs" in HEADS[method]().get_params():
+        params = {"epochs": EPOCHS.get(data.name, 10)} | params
+    return [Run(class_stream(data, tasks, order=seed), method, params, seed) for seed in range(seeds)]
 
 
 def joint_softmax(data: FeatureSet) -> dict[str, Any]:
@@ -373,6 +392,8 @@ def main() -> None:
     if (photos := options.features / "photos.safetensors").is_file():
         sets["photos"] = load_features(photos)
     bench = Bench(sets, options.out, options.jobs, options.stored)
+    if not options.stored:
+        bench.run_all()
     for name in options.parts.split(","):
         if name == "figures":
             for file, svg in figures(bench):

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.softmax import unit_rows
-from taer.heads.statistical import StatisticsHead
+from taer.heads.statistical import StatisticsHead, squared_distances, whitener
 
 _RIDGE = 1e-6  # a correlation matrix can be singular, for two features that are each other's opposite
 
@@ -31,7 +30,7 @@ class FeCAM(StatisticsHead):
     gamma1: float = param(1.0, "weight of the mean variance", above=0)
     gamma2: float = param(1.0, "weight of the mean covariance; 0 in the paper for transformers", at_least=0)
 
-    class_arrays: ClassVar[tuple[str, ...]] = ("means_", "precisions_")
+    class_arrays: ClassVar[tuple[str, ...]] = ("means_", "whiteners_")
     frozen_scores: ClassVar[bool] = True
 
     @property
@@ -44,22 +43,21 @@ class FeCAM(StatisticsHead):
         statistics, numbers = self.statistics_, np.argsort(self._arrival)
         width = statistics.means.shape[1]
         means = getattr(self, "means_", np.zeros((0, width)))
-        precisions = getattr(self, "precisions_", np.zeros((0, width, width), np.float32))
-        self.means_, self.precisions_ = task.reseat(means), task.reseat(precisions)
+        whiteners = getattr(self, "whiteners_", np.zeros((0, width, width), np.float32))
+        self.means_, self.whiteners_ = task.reseat(means), task.reseat(whiteners)
         self.means_[task.current] = unit_rows(statistics.means[numbers[task.current]])
         for position in task.current:
             number = int(numbers[position])
             covariance = statistics.scatters[number] / max(1, statistics.counts[number] - 1)
-            factor = cho_factor(correlations(covariance, self.gamma1, self.gamma2) + _RIDGE * np.eye(width))
-            self.precisions_[position] = cho_solve(factor, np.eye(width))
+            matrix = correlations(covariance, self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
+            self.whiteners_[position] = whitener(matrix)
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         """Scores for some classes, by position, or for all."""
         classes, rows = np.arange(len(self.means_)) if classes is None else classes, self._embed(X)
         scores = np.empty((len(rows), len(classes)))
         for column, position in enumerate(classes):
-            apart = (rows - self.means_[position]).astype(np.float32)
-            scores[:, column] = -0.5 * ((apart @ self.precisions_[position]) * apart).sum(axis=1)
+            scores[:, column] = -0.5 * squared_distances(rows, self.means_[position], self.whiteners_[position])
         return scores.astype(self.dtype_)
 
 

@@ -21,10 +21,10 @@ class GaussChain(GaussianHead):
 
         w_c·x + b_c  =  beta·l_c(x) + Σ_old P_cc' [ w_c'·x + b_c' - beta·l_c'(x) ]
 
-    where ``P_cc'`` is the softmax of ``beta·(l_c'(μ_c) - l_c(μ_c)) / T`` and ``beta`` the slope of the frozen on the
-    present log-odds at the old means. Between c and its neighbours the decision is then that of the present
-    covariance. A class's own covariance adds a quadratic term, as in ``gauss-frozen``. No exemplars, no training;
-    everything to be chosen is chosen in the first task by cross-validation.
+    where ``P_cc'`` is the softmax of ``beta·(l_c'(μ_c) - l_c(μ_c)) / T``, ``T`` the temperature of the first task and
+    ``beta`` the slope of the frozen on the present log-odds at the old means. Between c and its neighbours the decision
+    is then that of the present covariance. A class's own covariance adds a quadratic term, as in ``gauss-frozen``. No
+    exemplars, no training; everything to be chosen is chosen in the first task by cross-validation.
     """
 
     def _shared(self, task: Task) -> np.ndarray:
@@ -47,7 +47,8 @@ class GaussChain(GaussianHead):
         if not len(old):
             return columns[new], offsets[new], beta
         at_means = means[new] @ columns.T + offsets
-        neighbours = softmax((at_means[:, old] - at_means[np.arange(len(new)), new][:, None]) / self.temperature_)
+        apart = at_means[:, old] - at_means[np.arange(len(new)), new][:, None]
+        neighbours = softmax(apart / self.first_temperature_)
         columns_apart, offsets_apart = self.coef_[old] - columns[old], self.intercept_[old] - offsets[old]
         return columns[new] + neighbours @ columns_apart, offsets[new] + neighbours @ offsets_apart, beta
 

@@ -71,6 +71,7 @@ class GaussianHead(StatisticsHead):
         samples, labels = trial_samples(X, task.y)
         chosen = choose(samples, np.unique(labels, return_inverse=True)[1], self.normalize)
         self.normalize_, self.prior_, self.strength_, self.temperature_ = chosen
+        self.first_temperature_ = self.temperature_
         self.coef_, self.intercept_ = np.zeros((0, width)), np.zeros(0)
         self.centres_ = np.zeros((0, width), np.float32)
         self.directions_ = np.zeros((0, rank, width), np.float16)
@@ -79,8 +80,8 @@ class GaussianHead(StatisticsHead):
         self.factors_, self.betas_ = np.zeros((0, width, width), np.float32), np.zeros(0)
 
     def _held_back(self, task: Task) -> np.ndarray:
-        """Nothing: the first task has chosen the temperature, which new classes are chained with."""
-        return np.zeros(len(task.y), bool)
+        """Nothing of the first task, whose cross-validation has chosen a temperature."""
+        return super()._held_back(task) & (self.n_tasks_ > 1)
 
     def _shared(self, task: Task) -> np.ndarray:
         """The covariance that the classes of this task share."""

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from taer.heads._params import param
 from taer.heads.base import Task
-from taer.heads.statistical import StatisticsHead, shrunk
+from taer.heads.statistical import StatisticsHead, shrunk, squared_distances, whitener
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -25,7 +24,7 @@ class RGDA(StatisticsHead):
     own: float = param(0.1, "weight of the own covariance of a class", at_least=0)
     shrinkage: float = param(0.1, "share of the mean variance mixed into each covariance", at_least=0)
 
-    class_arrays: ClassVar[tuple[str, ...]] = ("means_", "offsets_", "precisions_")
+    class_arrays: ClassVar[tuple[str, ...]] = ("means_", "offsets_", "whiteners_")
 
     @property
     def per_class(self) -> bool:
@@ -41,23 +40,19 @@ class RGDA(StatisticsHead):
     def _set_from_statistics(self) -> None:
         statistics, order = self.statistics_, np.argsort(self._arrival)
         base = shrunk(statistics.covariance(), self.shrinkage)
-        width = len(base)
-        precisions, self.offsets_ = np.empty((len(order), width, width), self.dtype_), np.empty(len(order))
-        self.means_ = statistics.means[order]
+        self.means_, self.offsets_ = statistics.means[order], np.empty(len(order))
+        self.whiteners_ = np.empty((len(order), *base.shape), self.dtype_)
         for position, number in enumerate(order.tolist()):
             own = shrunk(statistics.scatters[number] / statistics.counts[number], self.shrinkage)
             if statistics.counts[number] < 2:
                 own = base
-            factor = cho_factor((1 - self.own) * base + self.own * own, lower=True)
-            precisions[position] = cho_solve(factor, np.eye(width))
-            self.offsets_[position] = -np.log(np.diag(factor[0])).sum()
-        self.precisions_ = precisions
+            inverse = whitener((1 - self.own) * base + self.own * own)
+            self.whiteners_[position] = inverse
+            self.offsets_[position] = np.log(np.diag(inverse)).sum()
 
     def _scores(self, X: np.ndarray) -> np.ndarray:
         rows, scores = self._embed(X), np.empty((len(X), len(self.means_)))
         for position, mean in enumerate(self.means_):
-            apart = (rows - mean).astype(self.dtype_)
-            scores[:, position] = self.offsets_[position] - 0.5 * (
-                (apart @ self.precisions_[position]) * apart
-            ).sum(axis=1)
+            distances = squared_distances(rows, mean, self.whiteners_[position])
+            scores[:, position] = self.offsets_[position] - 0.5 * distances
         return scores.astype(self.dtype_)

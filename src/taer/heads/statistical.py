@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, lapack, solve_triangular
 from scipy.optimize import minimize_scalar
 
 from taer.heads._params import param
@@ -44,7 +44,8 @@ class StatisticsHead(Head):
     """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
 
     The statistics' labels are numbers in order of arrival. The temperature of ``predict_proba`` is fitted at each
-    task, among all classes so far, on a fifth of the task that is counted in only afterwards.
+    task, among all classes so far, on a fifth of the task that is counted in only afterwards; heads whose old
+    scores never move take the geometric mean over their tasks.
     """
 
     normalize: str = param(
@@ -124,7 +125,10 @@ class StatisticsHead(Head):
         rest, trial = np.flatnonzero(~held), copy.copy(self)
         trial._solve(SelectedRows(X, rest), replace(task, y=task.y[rest]))
         scores = trial._scores(X[np.flatnonzero(held)]).astype(np.float64)
-        self.temperature_ = best_temperature(scores, task.y[held])
+        found = best_temperature(scores, task.y[held])
+        # Where old scores never move, all tasks speak of one scale, and their mean is steadier than the last of them.
+        share = 1 / self.n_tasks_ if self.frozen_scores else 1
+        self.temperature_ = found**share * self.temperature_ ** (1 - share)
 
     def _forget_number(self, number: int) -> None:
         self.statistics_ = self.statistics_.without(number)
@@ -259,6 +263,20 @@ def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """``L⁻¹ x`` for each row."""
     solved: np.ndarray = solve_triangular(factor, rows.T, lower=True, check_finite=False).T
     return solved
+
+
+def whitener(covariance: np.ndarray) -> np.ndarray:
+    """``L⁻¹``, the inverse of the lower Cholesky factor."""
+    inverse: np.ndarray = lapack.dtrtri(np.linalg.cholesky(covariance), lower=1)[0]
+    return inverse
+
+
+def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    """Mahalanobis distances of rows to a mean, squared; ``inverse`` is a :func:`whitener`, in any precision."""
+    apart = (rows - mean).astype(inverse.dtype)
+    multiply = get_blas_funcs("trmm", (inverse, apart))  # half the work of a product with a full matrix
+    white = multiply(1.0, inverse.T, apart.T, trans_a=1, overwrite_b=1)
+    return np.einsum("ij,ij->j", white, white)
 
 
 def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
