@@ -56,6 +56,7 @@ FACTS = {
     "finetune": ("yes", "no"),
     "joint": ("yes", "no"),
 }
+ALL = (*FACTS, *(method for method in HEADS if method not in FACTS))
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Bench:
         runs = [
             run
             for name in TITLES
-            for method in FACTS
+            for method in ALL
             for tasks in TASKS
             for run in _runs(self.sets[name], method, tasks)
         ]
@@ -214,7 +215,7 @@ def accuracy(bench: Bench) -> str:
     for name, title in TITLES.items():
         joint = bench.once("joint-softmax", bench.sets[name], joint_softmax)
         rows = []
-        for method in FACTS:
+        for method in ALL:
             found = [bench.results(bench.sets[name], method, n) for n in TASKS]
             if any(found):
                 rows.append([f"`{method}`", *(percent(one, key) for one in found for key in ("A_T", "AIA"))])
