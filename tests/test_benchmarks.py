@@ -50,3 +50,18 @@ def test_profile_and_growth_find_the_parts_of_a_head():
         "assert growth.picture([steps, samples, widths]).svg.count('old classes') == 1\n"
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_every_idea_that_was_tried_can_be_tried_again():
+    done = run(
+        "import numpy as np, taer, tried\n"
+        "data = taer.load_features()\n"
+        "train, test = (np.asarray(y) < 12 for y in (data.train_y, data.test_y))\n"
+        "few = taer.FeatureSet(data.train_x[train, :64], data.train_y[train], data.test_x[test, :64],\n"
+        "                      data.test_y[test], classes=data.classes[:12])\n"
+        "found = {idea: tried.IDEAS[idea](tried.class_stream(few, 4)) for idea in tried.IDEAS}\n"
+        "assert min(found.values()) > 2 / 12, found\n"
+        "assert len(set(found.values())) > 12, found\n"
+    )
+    assert done.returncode == 0, done.stderr

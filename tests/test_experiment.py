@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,13 @@ def test_a_stream_of_one_task_has_nothing_to_detect(features, tmp_path):
     assert summarise([result])[0]["novelty_AUROC"]["mean"] is None
     (tmp_path / "one.json").write_text(json.dumps(result))
     assert "missing" in write_report([tmp_path], tmp_path / "report").read_text()
+
+
+def test_a_task_without_test_samples_is_refused(features):
+    keep = features.test_y != 3
+    few = replace(features, test_x=features.test_x[keep], test_y=features.test_y[keep])
+    with pytest.raises(ValueError, match="task 4 has no test samples"):
+        execute(Run(class_stream(few, tasks=10, order=list(range(10))), "ncm"))
 
 
 def test_frozen_scores_are_computed_once_and_right(features):

@@ -149,6 +149,13 @@ def test_float16_stays_float16_and_bytes_are_counted():
     assert memory.nbytes == 10 * 8 * 2 + 10 * 8
 
 
+def test_numbers_of_another_type_are_stored_as_they_are():
+    memory, rng = GreedyBalanced(10), np.random.default_rng(0)
+    memory.add(np.full((5, 2), 200, np.uint8), np.zeros(5, int), rng)
+    memory.add(np.full((5, 2), -0.5), np.ones(5, int), rng)
+    assert set(np.unique(memory.X)) == {200, -0.5}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_capacity_zero_and_negative(policy):
     memory = offer(policy(0), [0, 1, 2], np.random.default_rng(0))

@@ -179,7 +179,7 @@ def test_foreign_and_newer_formats_are_refused(saved, features, tmp_path):
     save_features(features, tmp_path / "features.safetensors")
     with pytest.raises(ValueError, match="not a saved head: its header lacks"):
         taer.load(tmp_path / "features.safetensors")
-    rewrite(path, lambda meta: meta.update(format="taer-head/2"))
+    rewrite(path, lambda meta: meta.update(format="taer-head/3"))
     with pytest.raises(ValueError, match="another version of taer"):
         taer.load(path)
     with pytest.raises(ValueError, match="no such file"):
@@ -262,7 +262,7 @@ def test_fuzz_never_crashes_hangs_or_allocates_without_bound(saved):
     for shape in ([1 << 62], [1 << 32, 1 << 32], [-1], [1e30], [1 << 62, 0]):
         for offsets in ([0, 8], [0, 1 << 62], [8, 0], [-8, 0]):
             tensor = {"dtype": "F64", "shape": shape, "data_offsets": offsets}
-            header = json.dumps({"__metadata__": {"format": "taer-head/1", "head": "{}"}, "a": tensor}).encode()
+            header = json.dumps({"__metadata__": {"format": "taer-head/2", "head": "{}"}, "a": tensor}).encode()
             files.append(struct.pack("<Q", len(header)) + header + bytes(8))
     for _ in range(300):  # several random bytes of a real file
         altered = bytearray(whole)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
+from taer.experiment import Run, execute
 from taer.stream import class_order, class_stream
 
 
@@ -44,6 +47,14 @@ def test_equal_tasks_cover_everything_once(features):
         assert set(task.y_train) == set(task.y_test) == set(task.classes)
         rows = np.flatnonzero(np.isin(features.train_y, task.classes))
         np.testing.assert_array_equal(task.X_train, features.train_x[rows])
+
+
+def test_orders_of_numpy(features):
+    order = np.random.default_rng(0).permutation(10)
+    stream = class_stream(features, tasks=5, order=order)
+    assert stream == class_stream(features, tasks=5, order=order.tolist())
+    result = execute(Run(stream, "ncm", {"normalize": np.str_("none")}, seed=np.int64(1)))
+    assert json.loads(json.dumps(result))["seed"] == 1
 
 
 def test_half_of_the_classes_first(features):

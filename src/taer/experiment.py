@@ -59,15 +59,20 @@ class Run:
             "features": features.fingerprint,
             "tasks": self.stream.tasks,
             "method": self.method,
-            "params": self.head().get_params(),
+            "params": {name: _plain(value) for name, value in self.head().get_params().items()},
             "source": source_digest(self.method),
-            "seed": self.seed,
+            "seed": _plain(self.seed),
         }
 
     @property
     def file_name(self) -> str:
         canonical = json.dumps(self.identity, sort_keys=True)
         return f"{self.method}-{hashlib.sha256(canonical.encode()).hexdigest()[:20]}.json"
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python's for one of numpy's, which JSON does not know."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @cache
@@ -100,6 +105,8 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     place = np.argsort(order)  # classes are renumbered in the order of learning
     y_test = place[np.asarray(features.test_y)]
     X_test, y_test = select(features.test_x, np.argsort(y_test, kind="stable")), np.sort(y_test)
+    if len(untested := np.setdiff1d(task_of_all, task_of_all[y_test])):
+        raise ValueError(f"task {untested[0] + 1} has no test samples, so there is no accuracy of it")
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
     head_bytes: list[int] = []
     errors: list[float] = []  # of calibration

@@ -88,7 +88,7 @@ class Memory:
             sources = self._choose(offer, rng)
             old, new = sources[sources < len(self)], sources[sources >= len(self)] - len(self)
             rows = offer.rows(new)
-            self.X = rows if self.X is None else np.concatenate([self.X[old], rows.astype(self.X.dtype)])
+            self.X = rows if self.X is None else np.concatenate([self.X[old], rows])
             self.extra = {
                 name: np.concatenate([self.extra[name][old], compute(rows)]) if len(self) else compute(rows)
                 for name, compute in extra.items()
@@ -315,8 +315,8 @@ class GradientBased(Memory):
                     scores.append(whole)
                 elif whole < 1:
                     weights = np.array(scores)
-                    rival = rng.choice(len(slots), p=weights / weights.sum())
-                    if rng.random() < scores[rival] / (scores[rival] + score):
+                    rival = rng.choice(len(slots), p=weights / weights.sum() if weights.any() else None)
+                    if rng.random() * (scores[rival] + score) < scores[rival]:
                         slots[rival], scores[rival] = int(number), score
         order = np.argsort(slots).astype(np.int64)
         self.scores = np.array(scores)[order]

@@ -1,7 +1,7 @@
 """Heads on disk: one ``.safetensors`` file with everything a head knows, and no pickle.
 
 Arrays are tensors; everything else is JSON in the header. The header's metadata has three strings:
-``format`` = ``taer-head/1``, ``head`` (JSON: name, parameters, classes in order of learning, versions, state) and
+``format`` = ``taer-head/2``, ``head`` (JSON: name, parameters, classes in order of learning, versions, state) and
 ``sha256`` (of that JSON and of all tensors). A value that JSON lacks is an object with one key that starts with
 ``$``; dictionaries are lists of pairs, so no key can be mistaken for one.
 """
@@ -23,7 +23,7 @@ from taer import __version__
 from taer.heads import HEADS, Head
 from taer.heads._params import check_params
 
-FORMAT = "taer-head/1"
+FORMAT = "taer-head/2"
 _DTYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))} | {
     "float16",
     "float32",

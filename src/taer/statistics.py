@@ -8,6 +8,8 @@ from typing import Self
 
 import numpy as np
 
+_ROUNDING = 1e-28  # of the squares of float64 numbers
+
 
 class ClassStatistics:
     """Counts, means and scatter of classes; exact, mergeable and subtractable.
@@ -64,7 +66,12 @@ class ClassStatistics:
         return self.means * self.counts[:, None]
 
     def covariance(self) -> np.ndarray:
-        """The pooled covariance within classes, with the unbiased divisor ``n - classes``."""
+        """The pooled covariance within classes, with the unbiased divisor ``n - classes``.
+
+        Zero where the scatter is no more than the rounding of means, as with one sample many times.
+        """
+        if np.trace(self.scatter) <= _ROUNDING * (self.counts @ np.square(self.means).sum(axis=1)):
+            return np.zeros_like(self.scatter)
         return self.scatter / max(1, self.n_samples - len(self.labels))
 
     @classmethod
@@ -83,6 +90,13 @@ class ClassStatistics:
 
     def update(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Count the rows of ``X`` in."""
+        X, y = np.asarray(X), np.asarray(y)
+        if X.ndim != 2 or X.shape[1] != self.means.shape[1] or y.shape != X.shape[:1]:
+            raise ValueError(
+                f"expected rows of {self.means.shape[1]} features and a label for each, got {X.shape} and {y.shape}"
+            )
+        if not len(X):
+            return self
         merged = self + self._of_rows(X, y, self.per_class)
         self.__dict__.update(vars(merged))
         return self
@@ -180,7 +194,7 @@ class ClassStatistics:
         Exact with ``per_class``. Otherwise the pooled covariance stays what it was: the class's share in it is
         not known.
         """
-        if self.per_class:
+        if self.per_class or label not in self.labels:
             result = self.forget(label)
         else:
             result = copy.copy(self)._without(np.array([label]))

@@ -105,14 +105,14 @@ def class_order(order: int | str | Sequence[int], n_classes: int) -> list[int]:
     """All class numbers in the order that a seed, a name or a list describes; see :func:`class_stream`."""
     if isinstance(order, int | np.integer):
         return _torch_randperm(int(order), n_classes)
-    if order == "1993":
+    if isinstance(order, str) and order == "1993":
         permutation: list[int] = np.random.RandomState(1993).permutation(n_classes).tolist()
         return permutation
-    if order == "icarl":
+    if isinstance(order, str) and order == "icarl":
         order = list(map(int, _ICARL.split()))
     if isinstance(order, str):
         raise ValueError(f"unknown class order {order!r}; there are {', '.join(NAMED_ORDERS)}")
-    listed: list[Any] = list(order)
+    listed: list[Any] = np.asarray(order).tolist()
     if sorted(listed) != list(range(n_classes)):
         raise ValueError(
             f"a class order must have each of 0 … {n_classes - 1} once, got {len(listed)} entries {listed[:5]}…"

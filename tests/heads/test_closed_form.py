@@ -10,6 +10,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.metrics import log_loss
 
 import taer
+from taer.heads.statistical import best_temperature
 from taer.heads.taer_gauss import Bound
 from tests.conftest import blobs, small_head
 from tests.heads.test_objectives import learn, numerical_gradient
@@ -250,23 +251,65 @@ def test_probabilities_stay_calibrated_while_classes_come(name):
         assert error < 0.15
 
 
-@pytest.mark.parametrize("make", [taer.SLDA, taer.GaussChain])
-def test_the_temperature_is_that_of_samples_not_counted_in(make, harder_tasks):
-    """Each task holds a fifth back; its temperature has the least log loss on it, among all classes so far."""
-    head = learn(make(), harder_tasks[:5])
-    X, y = harder_tasks[5]
-    held = np.concatenate([np.flatnonzero(y == c)[:12] for c in (10, 11)])
-    trial = learn(make(), harder_tasks[:5]).partial_fit(np.delete(X, held, axis=0), np.delete(y, held))
-    before = head.temperature_
-    head.partial_fit(X, y)
-    scores = trial.decision_function(X[held])
+def held_back(y):
+    return np.concatenate([np.flatnonzero(y == c)[:12] for c in np.unique(y)])
+
+
+def losses_held_back(make, tasks, temperature):
+    """Log losses of a fifth of each task, by heads that have not seen it, among all classes up to that task."""
+    found = []
+    for t, (X, y) in enumerate(tasks):
+        held = held_back(y)
+        trial = learn(make(), tasks[:t]).partial_fit(np.delete(X, held, axis=0), np.delete(y, held))
+        scores = trial.decision_function(X[held])
+        if scores.ndim == 1:
+            scores = np.column_stack([np.zeros(len(held)), scores])
+        found.append(log_loss(y[held], softmax(scores / temperature, axis=1), labels=trial.classes_))
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("make", "of_tasks"), [(taer.SLDA, [5]), (taer.FeCAM, range(6)), (taer.GaussChain, range(6))]
+)
+def test_the_temperature_is_that_of_samples_not_counted_in(make, of_tasks, harder_tasks):
+    """Of least log loss on what the last task holds back or, where scores never move, on what all tasks held back."""
+    head = learn(make(), harder_tasks)
 
     def loss(temperature):
-        return log_loss(y[held], softmax(scores / temperature, axis=1), labels=np.arange(12))
+        return losses_held_back(make, harder_tasks, temperature)[of_tasks].mean()
 
-    # of heads whose scores never move it is one of six of which the geometric mean is taken
-    of_task = head.temperature_**6 / before**5 if head.frozen_scores else head.temperature_
-    assert loss(of_task) <= min(loss(of_task * 1.05), loss(of_task / 1.05))
+    assert loss(head.temperature_) <= min(loss(head.temperature_ * 1.1), loss(head.temperature_ / 1.1))
+
+
+def test_tasks_too_small_to_calibrate_leave_no_trace(harder_tasks):
+    """Nothing can be held back of them, so what was assumed in its place must not weigh in later."""
+    tiny = [(X[:4], y[:4]) for X, y in harder_tasks[:3]]
+    for make in (taer.FeCAM, taer.GaussChain, taer.GaussFrozen):
+        head = learn(make(), tiny)
+        assert not hasattr(head, "trial_losses_")
+        head.partial_fit(*harder_tasks[3])
+        X, y = harder_tasks[3]
+        trial = learn(make(), tiny).partial_fit(np.delete(X, held_back(y), axis=0), np.delete(y, held_back(y)))
+        scores = trial.decision_function(X[held_back(y)])
+        assert head.temperature_ == pytest.approx(
+            best_temperature(scores, np.searchsorted(head.classes_, y[held_back(y)])), rel=0.1
+        )
+
+
+@pytest.mark.parametrize("name", ["lda-frozen", "fecam", "gauss-frozen", "gauss-chain", "slda"])
+@pytest.mark.parametrize("first", ["copies of one sample", "two classes with one mean", "constant"])
+def test_a_first_task_without_variance_does_not_spoil_later_ones(name, first, harder_tasks):
+    row = harder_tasks[0][0][0]
+    start = {
+        "copies of one sample": (np.tile(row, (7, 1)), np.zeros(7, int)),
+        "two classes with one mean": (np.stack([row, row]), np.arange(2)),
+        "constant": (np.ones((8, 10)), np.repeat([0, 1], 4)),
+    }[first]
+    head = learn(taer.make_head(name), [start, *harder_tasks[1:]])
+    X, y = union(harder_tasks[1:])
+    assert np.isfinite(head.decision_function(X)).all()
+    assert np.isfinite(head.predict_proba(X)).all()
+    assert head.score(X, y) > 0.5
 
 
 def test_what_was_held_back_counts_in_the_end(harder_tasks):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import warnings
+from unittest import mock
 
 import joblib
 import numpy as np
@@ -126,6 +127,42 @@ def test_anything_with_rows(name, tasks):
     )
     with pytest.raises(ValueError, match="expecting 12 features"):
         lazy.predict(RowsOnly(tasks[0][0][:, :5]))
+
+
+class Tensor:
+    """Rows of another library, with a type of value that numpy does not know, but which numpy can copy."""
+
+    dtype = "other.float64"
+
+    def __init__(self, values):
+        self.values, self.shape = values, values.shape
+
+    def __getitem__(self, rows):
+        return Tensor(self.values[rows])
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype)
+
+
+def test_tensors_of_other_libraries_are_copied(name, tasks):
+    plain = learn(small_head(name, random_state=0), tasks[:2])
+    other = learn(small_head(name, random_state=0), [(Tensor(X), y) for X, y in tasks[:2]])
+    X = tasks[0][0]
+    np.testing.assert_array_equal(plain.decision_function(X), other.decision_function(Tensor(X)))
+
+
+def test_a_later_task_may_have_another_type_of_number(name, tasks):
+    """What is stored of a first task of whole numbers must not cut the numbers of later ones."""
+    whole, X = tasks[0][0].round().astype(np.int64), tasks[1][0]
+    one, other = small_head(name, random_state=0), small_head(name, random_state=0)
+    learn(one, [(whole, tasks[0][1]), tasks[1], tasks[2]])
+    learn(other, [(whole.astype(np.float64), tasks[0][1]), tasks[1], tasks[2]])
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
+    if hasattr(one, "memory_") and hasattr(one.memory_, "X"):
+        assert (np.asarray(one.memory_.X[:]) != np.round(one.memory_.X[:])).any()
 
 
 def test_a_known_class_may_return(name, tasks):
@@ -265,6 +302,12 @@ def test_bad_parameters_are_named(name, tasks, bad, message):
 def test_a_class_can_be_renamed(name, tasks):
     head, same = (learn(small_head(name, random_state=0), tasks[:2]) for _ in range(2))
     X = tasks[0][0]
+    with mock.patch.object(type(head), "_take_classes", side_effect=KeyboardInterrupt):
+        before = snapshot(head)
+        with pytest.raises(KeyboardInterrupt):
+            head.rename(0, 9)
+        assert snapshot(head) == before
+    assert head.rename(0, 0).classes_.tolist() == [0, 1, 4, 5]
     head.rename(0, 9)
     assert head.classes_.tolist() == [1, 4, 5, 9]
     assert 9 in [label for label, _ in head.learning_order_]
@@ -315,6 +358,8 @@ def test_none_of_these(name, tasks):
     assert (answers == "?").any()
     with pytest.raises(ValueError, match="needs a threshold"):
         head.predict(far, unknown="?")
+    with pytest.raises(ValueError, match="threshold needs unknown"):
+        head.predict(far, threshold=threshold)
     with pytest.raises(ValueError, match="false_alarms must be"):
         head.novelty_threshold(held, 0)
 

@@ -14,6 +14,7 @@ def param(
     help: str,
     *,
     at_least: float | None = None,
+    at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
     options: tuple[str, ...] | None = None,
@@ -21,7 +22,14 @@ def param(
     """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
     return field(
         default=default,
-        metadata={"help": help, "at_least": at_least, "above": above, "below": below, "options": options},
+        metadata={
+            "help": help,
+            "at_least": at_least,
+            "at_most": at_most,
+            "above": above,
+            "below": below,
+            "options": options,
+        },
     )
 
 
@@ -44,6 +52,7 @@ def _fits(value: Any, default: Any, rule: Any) -> bool:
         return False
     return not (
         (rule["at_least"] is not None and value < rule["at_least"])
+        or (rule["at_most"] is not None and value > rule["at_most"])
         or (rule["above"] is not None and value <= rule["above"])
         or (rule["below"] is not None and value >= rule["below"])
     )
@@ -69,4 +78,6 @@ def _range(default: Any, rule: Any) -> str:
     if rule["above"] is not None:
         upper = "" if rule["below"] is None else f" and below {rule['below']:g}"
         return f"{kind} above {rule['above']:g}{upper}"
+    if rule["at_most"] is not None:
+        return f"{kind} from {rule['at_least']:g} to {rule['at_most']:g}"
     return kind if rule["at_least"] is None else f"{kind}, {rule['at_least']:g} or more"

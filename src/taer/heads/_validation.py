@@ -48,9 +48,10 @@ def _all_finite(rows: np.ndarray) -> bool:
 
 
 def _is_lazy(X: Any) -> bool:
-    """Row-indexable storage that is neither an array nor convertible to one without reading it all."""
+    """Row-indexable storage of numpy values that is neither an array nor convertible to one without reading it all."""
     return (
         all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
+        and isinstance(X.dtype, np.dtype)
         and not hasattr(X, "__array_interface__")
         and not hasattr(X, "iloc")
     )
@@ -65,10 +66,10 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
         raise ValueError(f"X and y have inconsistent numbers of samples: {n_samples} and {len(y)}")
     if y.dtype.kind == "O":
         kinds = {str if isinstance(label, str) else type(label) for label in y}
-        if kinds != {str}:
+        if kinds != {str} and not all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise ValueError(f"Unknown label type: labels must all be strings or all be integers, got {names}")
-        y = y.astype(str)
+        y = y.astype(str if kinds == {str} else np.int64)
     if y.dtype.kind == "f":
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity")

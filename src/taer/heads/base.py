@@ -66,6 +66,9 @@ class Head(ClassifierMixin, BaseEstimator):
     # Whether ``_scores(X, classes)`` of known classes never changes, so that it need not be computed again.
     frozen_scores: ClassVar[bool] = False
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn ``X, y`` as the first task."""
         with self._unchanged_on_error():
@@ -166,6 +169,8 @@ class Head(ClassifierMixin, BaseEstimator):
         best = [scores.argmax(axis=1) for scores in self._score_chunks(X)]
         labels = self.classes_[np.concatenate(best)]
         if unknown is None:
+            if threshold is not None:
+                raise ValueError("threshold needs unknown: what to answer above it")
             return labels
         if threshold is None:
             raise ValueError("unknown needs a threshold; novelty_threshold(X) finds one from held-back samples")
@@ -199,16 +204,19 @@ class Head(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         position = self._position_of(old)
         renamed = check_labels([new], 1, self.classes_)[0]
+        if renamed == self.classes_[position]:
+            return self
         if renamed in self.classes_:
             raise ValueError(f"{new!r} is another class already")
         labels = self.classes_.tolist()
         labels[position] = renamed.item() if hasattr(renamed, "item") else renamed
-        self.learning_order_ = [
-            Learned(labels[position] if label == old else label, task) for label, task in self.learning_order_
-        ]
         order = np.argsort(np.array(labels))
-        self.classes_ = np.array(labels)[order]
-        self._take_classes(order)
+        with self._unchanged_on_error():
+            self.learning_order_ = [
+                Learned(labels[position] if label == old else label, task) for label, task in self.learning_order_
+            ]
+            self.classes_ = np.array(labels)[order]
+            self._take_classes(order)
         return self
 
     def forget(self, label: Any) -> Self:

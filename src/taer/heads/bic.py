@@ -72,10 +72,13 @@ class BiC(UnionHead, SoftmaxHead):
         return gradient
 
     def _hold_out(self, classes: np.ndarray, task: Task) -> np.ndarray:
-        """Numbers of samples of ``D_t ∪ M`` on which the correction is fitted: balanced between the classes."""
+        """Numbers of samples of ``D_t ∪ M`` on which the correction is fitted: balanced between the classes.
+
+        None if a class has a single sample: a correction that does not see a class would silence it.
+        """
         replayed = np.flatnonzero(np.isin(classes, task.old))
-        if not len(replayed):
-            return replayed
+        if not len(replayed) or np.bincount(classes)[task.current].min() < 2:
+            return replayed[:0]
         n_old = max(1, round(self.held_out * len(replayed)))
         held = [self._rng_.choice(replayed, n_old, replace=False)]
         of_each = max(1, round(n_old / len(task.old)))

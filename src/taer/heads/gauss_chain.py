@@ -58,4 +58,5 @@ def _slope(frozen: np.ndarray, present: np.ndarray) -> float:
     if len(frozen) < 2:
         return 1.0
     frozen, present = (scores - np.diag(scores)[:, None] for scores in (frozen, present))
-    return float((frozen * present).sum() / np.square(present).sum())
+    along, square = float((frozen * present).sum()), float(np.square(present).sum())
+    return along / square if along > 0 else 1.0  # nothing to learn from classes that all have one mean

@@ -79,10 +79,6 @@ class GaussianHead(StatisticsHead):
         self.block_ = np.zeros(0, np.int64)
         self.factors_, self.betas_ = np.zeros((0, width, width), np.float32), np.zeros(0)
 
-    def _held_back(self, task: Task) -> np.ndarray:
-        """Nothing of the first task, whose cross-validation has chosen a temperature."""
-        return super()._held_back(task) & (self.n_tasks_ > 1)
-
     def _shared(self, task: Task) -> np.ndarray:
         """The covariance that the classes of this task share."""
         raise NotImplementedError

@@ -29,7 +29,7 @@ class LDAFrozen(LinearStatisticsHead):
 
     normalize: str = param("auto", "as for every closed-form head", options=("none", "l2", "sqrt-l2", "auto"))
     shrinkage: Any = param(
-        "auto", "share of the mean variance, or chosen in the first task", at_least=0, options=("auto",)
+        "auto", "share of the mean variance, or chosen in the first task", at_least=0, at_most=1, options=("auto",)
     )
 
     def fit_covariance(self, X: Any) -> Self:

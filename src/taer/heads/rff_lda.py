@@ -22,7 +22,11 @@ class RFFLDA(SLDA):
 
     normalize: str = param("auto", "as for every closed-form head", options=("none", "l2", "sqrt-l2", "auto"))
     shrinkage: Any = param(
-        0.01, "share of the mean variance mixed into the covariance", at_least=0, options=("ledoit-wolf", "oas")
+        0.01,
+        "share of the mean variance mixed into the covariance",
+        at_least=0,
+        at_most=1,
+        options=("ledoit-wolf", "oas"),
     )
     width: int = param(2000, "number of random features", at_least=1)
 

@@ -21,8 +21,8 @@ class RGDA(StatisticsHead):
     """
 
     normalize: str = param("auto", "as for every closed-form head", options=("none", "l2", "sqrt-l2", "auto"))
-    own: float = param(0.1, "weight of the own covariance of a class", at_least=0)
-    shrinkage: float = param(0.1, "share of the mean variance mixed into each covariance", at_least=0)
+    own: float = param(0.1, "weight of the own covariance of a class", at_least=0, at_most=1)
+    shrinkage: float = param(0.1, "share of the mean variance mixed into each covariance", at_least=0, at_most=1)
 
     class_arrays: ClassVar[tuple[str, ...]] = ("means_", "offsets_", "whiteners_")
 

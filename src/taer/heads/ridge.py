@@ -35,7 +35,8 @@ class Ridge(SolvedHead):
     def _set_from_statistics(self) -> None:
         total, mean, centred_sums = self._moments()
         strength = self.share_ * np.trace(total) / len(total) if self.gamma == "auto" else float(self.gamma)
-        columns = cho_solve(cho_factor(total + max(strength, 1e-12) * np.eye(len(total))), centred_sums.T).T
+        least = 1e-12 * np.trace(total) / len(total) or 1.0
+        columns = cho_solve(cho_factor(total + max(strength, least) * np.eye(len(total))), centred_sums.T).T
         shares = self.statistics_.counts / self.statistics_.n_samples
         self._set_columns(columns, shares - columns @ mean)
 

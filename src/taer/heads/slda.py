@@ -25,7 +25,11 @@ class SLDA(SolvedHead):
     """
 
     shrinkage: Any = param(
-        0.1, "share of the mean variance mixed into the covariance", at_least=0, options=("ledoit-wolf", "oas")
+        0.1,
+        "share of the mean variance mixed into the covariance",
+        at_least=0,
+        at_most=1,
+        options=("ledoit-wolf", "oas"),
     )
 
     def _choose(self, X: Any, task: Task) -> None:

@@ -26,6 +26,7 @@ _CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of wor
 _PIECES = 2  # into which a chunk is cut, so that the cache can hold their float64 copies
 _HELD_BACK = 2000  # samples that decide a temperature: enough for one number
 _SCORES = 1 << 21  # of theirs in all, however many classes there are
+_POWERS = np.linspace(-8, 8, 33)  # of temperatures that are tried, as logarithms
 
 
 def normalised(X: np.ndarray, how: str) -> np.ndarray:
@@ -44,8 +45,8 @@ class StatisticsHead(Head):
     """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
 
     The statistics' labels are numbers in order of arrival. The temperature of ``predict_proba`` is fitted at each
-    task, among all classes so far, on a fifth of the task that is counted in only afterwards; heads whose old
-    scores never move take the geometric mean over their tasks.
+    task, among all classes so far, on a fifth of the task that is counted in only afterwards; by heads whose old
+    scores never move, on all that was held back in any task.
     """
 
     normalize: str = param(
@@ -124,11 +125,23 @@ class StatisticsHead(Head):
         """Fit the temperature with scores that do not know the samples held back."""
         rest, trial = np.flatnonzero(~held), copy.copy(self)
         trial._solve(SelectedRows(X, rest), replace(task, y=task.y[rest]))
-        scores = trial._scores(X[np.flatnonzero(held)]).astype(np.float64)
-        found = best_temperature(scores, task.y[held])
-        # Where old scores never move, all tasks speak of one scale, and their mean is steadier than the last of them.
-        share = 1 / self.n_tasks_ if self.frozen_scores else 1
-        self.temperature_ = found**share * self.temperature_ ** (1 - share)
+        scores, target = trial._scores(X[np.flatnonzero(held)]).astype(np.float64), task.y[held]
+        if self.frozen_scores:
+            self._pool(scores, target)
+        else:
+            self.temperature_ = best_temperature(scores, target)
+
+    def _pool(self, scores: np.ndarray, target: np.ndarray) -> None:
+        """The temperature of least log loss on all that was ever held back: scores that never move have one scale."""
+        if not hasattr(self, "trial_losses_"):
+            self.trial_losses_, self.trial_unit_ = np.zeros(len(_POWERS)), max(float(scores.std()), 1e-12)
+        temperatures = self.trial_unit_ * np.exp(_POWERS)
+        self.trial_losses_ = self.trial_losses_ + [log_losses(scores, target, t).sum() for t in temperatures]
+        best = int(np.clip(self.trial_losses_.argmin(), 1, len(_POWERS) - 2))
+        left, middle, right = self.trial_losses_[best - 1 : best + 2]
+        between = (left - right) / (2 * (left - 2 * middle + right)) if middle < left + right - middle else 0.0
+        power = _POWERS[best] + (_POWERS[1] - _POWERS[0]) * np.clip(between, -1, 1)  # the bottom of a parabola
+        self.temperature_ = float(self.trial_unit_ * np.exp(power))
 
     def _forget_number(self, number: int) -> None:
         self.statistics_ = self.statistics_.without(number)

@@ -75,6 +75,7 @@ class UCIR(UnionHead, SGDHead):
                     by_cosine = eta * by_score[:, moving]
                     by_cosine += self._margin_gradient(cosines, target, is_old[target], moving)
                     norms = np.linalg.norm(own, axis=1, keepdims=True)
+                    norms[norms == 0] = 1
                     along = by_cosine.T @ h
                     along -= (along * unit[moving]).sum(axis=1, keepdims=True) * unit[moving]
                     speed = self.momentum * speed + along / norms + self.weight_decay * own
