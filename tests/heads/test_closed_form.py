@@ -251,6 +251,15 @@ def test_probabilities_stay_calibrated_while_classes_come(name):
         assert error < 0.15
 
 
+@pytest.mark.parametrize(("make", "matrices"), [(taer.GaussFrozen, 20), (taer.GaussChain, 8 + 4 * 6)])
+def test_a_budget_in_bytes_says_the_rank(make, matrices, harder_tasks):
+    """What docs/beyond.md says that a head keeps."""
+    head = learn(make(rank=3), harder_tasks)
+    arrays = [value.nbytes for name, value in vars(head).items() if hasattr(value, "nbytes") and name != "classes_"]
+    small = head.trial_losses_.nbytes + head.betas_.nbytes
+    assert sum(arrays) - small == 12 * ((2 * 3 + 20) * 10 + 4 * 3 + 40) + matrices * 10**2
+
+
 def held_back(y):
     return np.concatenate([np.flatnonzero(y == c)[:12] for c in np.unique(y)])
 
