@@ -47,7 +47,7 @@ FACTS = {
     "ncm": ("never", "yes"),
     "taer-gauss": ("never", "no"),
     "rgda": ("yes", "yes"),
-    "rff-lda": ("yes", "with `forgettable=True`"),
+    "rff-lda": ("yes", "with `forgettable=True`, all but its share in the bandwidth"),
     "slda": ("yes", "with `forgettable=True`"),
     "ranpac": ("yes", "with `forgettable=True`"),
     "ridge": ("yes", "with `forgettable=True`"),

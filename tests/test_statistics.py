@@ -94,7 +94,11 @@ def test_what_does_not_fit_is_refused(data):
     for rows, labels in ((X, y[:-1]), (X[:-1], y), (X[:, :3], y), (X[0], y[:1])):
         with pytest.raises(ValueError, match="a label for each"):
             collect(X, y).update(rows, labels)
-    assert_same(collect(X, y).update(X[:0], y[:0]), collect(X, y))
+    with pytest.raises(ValueError, match="must be integers"):
+        collect(X, y).update(X, y.astype(str))
+    with pytest.raises(ValueError, match="NaN"):
+        collect(X, y).update(X * np.nan, y)
+    assert_same(collect(X, y).update(X[:0], y[:0].astype(int)), collect(X, y))
     with pytest.raises(ValueError, match="99 is not known"):
         collect(X, y).without(99)
     with pytest.raises(ValueError, match="more samples are taken away"):

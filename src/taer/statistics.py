@@ -95,8 +95,12 @@ class ClassStatistics:
             raise ValueError(
                 f"expected rows of {self.means.shape[1]} features and a label for each, got {X.shape} and {y.shape}"
             )
+        if y.dtype.kind not in "biu":
+            raise ValueError(f"labels must be integers, got {y.dtype}")
         if not len(X):
             return self
+        if not np.isfinite(X.sum(dtype=np.float64)):
+            raise ValueError("the rows contain NaN or infinity")
         merged = self + self._of_rows(X, y, self.per_class)
         self.__dict__.update(vars(merged))
         return self

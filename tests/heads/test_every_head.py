@@ -356,8 +356,14 @@ def test_none_of_these(name, tasks):
     answers = head.predict(far, unknown="?", threshold=threshold)
     assert set(answers) <= {"?", 1, 4}
     assert (answers == "?").any()
-    with pytest.raises(ValueError, match="needs a threshold"):
-        head.predict(far, unknown="?")
+    numbers = head.predict(far, unknown=-1, threshold=threshold)
+    assert numbers.dtype == head.classes_.dtype
+    np.testing.assert_array_equal(numbers == -1, answers == "?")
+    for nothing in (None, float("nan")):
+        with pytest.raises(ValueError, match="needs a threshold"):
+            head.predict(far, unknown="?", threshold=nothing)
+    with pytest.raises(ValueError, match="must not be one of the classes"):
+        head.predict(far, unknown=1, threshold=threshold)
     with pytest.raises(ValueError, match="threshold needs unknown"):
         head.predict(far, threshold=threshold)
     with pytest.raises(ValueError, match="false_alarms must be"):

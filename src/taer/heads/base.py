@@ -165,16 +165,24 @@ class Head(ClassifierMixin, BaseEstimator):
         return softmax(scores)
 
     def predict(self, X: Any, *, unknown: Any = None, threshold: float | None = None) -> np.ndarray:
-        """The class with the highest score, or ``unknown`` where :meth:`novelty` is above ``threshold``."""
+        """The class with the highest score, or ``unknown`` where :meth:`novelty` is above ``threshold``.
+
+        With an ``unknown`` of another kind than the labels (``"?"`` among integers) the answers are an array of objects.
+        """
+        if unknown is None and threshold is not None:
+            raise ValueError("threshold needs unknown: what to answer above it")
         best = [scores.argmax(axis=1) for scores in self._score_chunks(X)]
         labels = self.classes_[np.concatenate(best)]
         if unknown is None:
-            if threshold is not None:
-                raise ValueError("threshold needs unknown: what to answer above it")
             return labels
-        if threshold is None:
+        if threshold is None or np.isnan(threshold):
             raise ValueError("unknown needs a threshold; novelty_threshold(X) finds one from held-back samples")
-        return np.where(self.novelty(X) > threshold, np.array(unknown, object), labels.astype(object))
+        if unknown in self.classes_.tolist():
+            raise ValueError(f"unknown must not be one of the classes, and {unknown!r} is")
+        answer = np.array(unknown)
+        if answer.dtype.kind != labels.dtype.kind:
+            answer, labels = np.array(unknown, object), labels.astype(object)
+        return np.where(self.novelty(X) > threshold, answer, labels)
 
     def novelty(self, X: Any) -> np.ndarray:
         """How little a sample looks like any known class; only the order of the values means anything.
