@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +67,47 @@ def test_audit_shows_what_another_method_moves(cli, file):
     cli("fit", file, "--classes", "0:5", "--method", "ucir", "--out", "c")
     cli("learn", "c", file, "--classes", "5:10", "--out", "d")
     assert "has no columns to compare" in cli("audit", "c", "d", file)[1]
+    code, _, err = cli("audit", "a", "d", file)
+    assert (code, err) == (2, "taer: Finetune and UCIR are not two versions of one head\n")
+
+
+@pytest.mark.parametrize("method", ["ncm", "fecam", "lda-frozen", "gauss-frozen", "gauss-chain"])
+def test_audit_sees_that_frozen_scores_rest_and_that_others_do_not(cli, file, method):
+    cli("fit", file, "--classes", "0:5", "--method", method, "--out", "a")
+    cli("learn", "a", file, "--classes", "5:10", "--out", "b")
+    out = cli("audit", "a", "b", file)[1]
+    assert "all 5 old columns are bit-identical; 0 of 100 decisions among old classes differ" in out
+    cli("learn", "b", file, "--classes", "0:1", "--out", "b")  # class0 returns
+    out = cli("audit", "a", "b", file)[1]
+    assert "moved columns: class0" in out
+    cli("fit", file, "--classes", "0:5", "--method", "slda", "--out", "c")
+    cli("learn", "c", file, "--classes", "5:10", "--out", "d")
+    assert "5 of 5 old columns moved" in cli("audit", "c", "d", file)[1]
+
+
+def test_audit_of_a_head_that_forgot(cli, file, model, tmp_path):
+    head = taer.load(tmp_path / model)
+    head.forget("class2").save(tmp_path / "less.safetensors")
+    out = cli("audit", model, "less.safetensors", file)[1]
+    assert "0 new, 4 old classes, 1 forgotten; all 4 old columns are bit-identical; 0 of 100 decisions" in out
+    assert "forgotten classes: class2" in out
+
+
+def test_nothing_of_another_kind_is_written_over(cli, file, model, tmp_path):
+    before = {name: (tmp_path / name).read_bytes() for name in (Path(file).name, model)}
+    (tmp_path / "notes.txt").write_text("of value")
+    for command in (
+        ("fit", file, "--out", file),
+        ("fit", file, "--out", "notes.txt"),
+        ("learn", model, file, "--out", file),
+        ("export", model, "--out", model),
+    ):
+        code, _, err = cli(*command)
+        assert code == 2
+        assert "exists and is something else" in err
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert (tmp_path / "notes.txt").read_text() == "of value"
+    assert cli("fit", file, "--out", model)[0] == 0  # a head for a head
 
 
 def test_forms_of_samples_and_answers(cli, file, features, model, tmp_path):

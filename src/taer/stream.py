@@ -93,7 +93,10 @@ def class_stream(
     start = first or 0
     if (n_classes - start) % tasks:
         remaining = f"the {n_classes - start} remaining" if first else f"{n_classes}"
-        raise ValueError(f"{remaining} classes do not divide into {tasks} equal tasks")
+        possible = [str(n) for n in range(1, n_classes - start + 1) if (n_classes - start) % n == 0]
+        raise ValueError(
+            f"{remaining} classes do not divide into {tasks} equal tasks, but into {', '.join(possible[:12])}"
+        )
     size = (n_classes - start) // tasks
     cuts = [(at, at + size) for at in range(start, n_classes, size)]
     if first:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,7 +52,7 @@ class Target(StrEnum):
 @app.command()
 def fit(
     features: Features,
-    out: Annotated[Path, typer.Option(help="Where the head is saved.")],
+    out: Annotated[Path, typer.Option(help="Where the head is saved; a head that is there is replaced.")],
     method: Annotated[str, typer.Option(help="A head by name; see 'taer methods'.")] = "taer",
     classes: Classes = None,
     set_: Annotated[
@@ -65,6 +66,7 @@ def fit(
     from taer.heads import make_head
 
     head = make_head(method)  # a wrong name is reported before the file is read
+    _check_replaceable(out, _is_head)
     params = _parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
     _learn(head, load_features(features), classes, out)
@@ -83,7 +85,9 @@ def learn(
     from taer.features import load_features
     from taer.saving import load
 
-    _learn(load(model), load_features(features), classes, out or model)
+    head = load(model)
+    _check_replaceable(out or model, _is_head)
+    _learn(head, load_features(features), classes, out or model)
 
 
 @app.command()
@@ -144,6 +148,8 @@ def audit(
         return
     print(found.sentence())
     print("new classes:", ", ".join(map(str, found.new_classes)) or "none")
+    if found.forgotten:
+        print("forgotten classes:", ", ".join(map(str, found.forgotten)))
     if found.moved is None:
         print("moved columns: this head has no columns to compare")
     else:
@@ -165,8 +171,30 @@ def export(
     from taer.saving import load
 
     head = load(model)
+    _check_replaceable(out, lambda format: not format)
     export_onnx(head, out, backbone)
     print(f"{out}: {to}, {head.n_features_in_} features to {len(head.classes_)} classes")
+
+
+def _check_replaceable(out: Path, fits: Callable[[str], bool]) -> None:
+    """What is written over a file of another kind is lost: by mistake, as no one wants that."""
+    if out.is_file() and not fits(_format_of(out)):
+        raise ValueError(f"{out}: exists and is something else than what would be written; name another file")
+
+
+def _is_head(format: str) -> bool:
+    return format.startswith("taer-head/")
+
+
+def _format_of(path: Path) -> str:
+    """The format that a file of ours names in its header, or nothing."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return str((file.metadata() or {}).get("format", ""))
+    except SafetensorError:
+        return ""
 
 
 def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None:
@@ -231,7 +259,7 @@ def _rows(path: Path) -> tuple[np.ndarray | Rows, list[str] | None]:
 
     from taer.features import load_features
 
-    if path.suffix in (".safetensors", ".npz") or path.is_dir():
+    if path.suffix in (".safetensors", ".npz", ".parquet") or path.is_dir():
         data = load_features(path)
         return data.test_x, [data.classes[label] for label in data.test_y]
     if not path.is_file():

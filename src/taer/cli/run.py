@@ -213,15 +213,16 @@ def _print_summary(
             numbers = [row[name][key] for name in measured for key in ("mean", "std")]
             writer.writerow([row["method"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
         return
+    runs = "1 run" if stream["seeds"] == 1 else f"{stream['seeds']} runs"
     heading = (
         f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
-        f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {stream['seeds']} runs"
+        f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {runs}"
     )
-    header = ["method", "A_T (%)", "AIA (%)", "seconds", "samples kept", "bytes kept"]
+    header = ["method", "A_T (%)", "AIA (%)", "seconds", "samples", "bytes"]
     cells = [
         [
             row["method"],
-            *(f"{row[name]['mean']:.2f} ± {row[name]['std']:.2f}" for name in ("A_T", "AIA")),
+            *(_shown(row[name], stream["seeds"]) for name in ("A_T", "AIA")),
             f"{row['seconds']:.2f}",
             f"{row['memory_samples']:,.0f}",
             f"{row['memory_bytes']:,.0f}",
@@ -240,13 +241,17 @@ def _print_summary(
     table = Table(box=SIMPLE_HEAD, title=heading, title_justify="left", caption_justify="left")
     table.caption = (
         "A_T: mean over tasks of the accuracy after the last one. AIA: mean over phases of the accuracy on all "
-        f"classes so far. ± is the deviation over runs. {source}."
+        f"classes so far. ± is the deviation over runs. Samples and bytes are what is kept besides the columns. {source}."
     )
     for i, name in enumerate(header):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
     for line in cells:
         table.add_row(*line)
     Console().print(table)
+
+
+def _shown(number: dict[str, float], seeds: int) -> str:
+    return f"{number['mean']:.2f} ± {number['std']:.2f}" if seeds > 1 else f"{number['mean']:.2f}"
 
 
 @app.command()

@@ -153,7 +153,12 @@ def save_features(features: FeatureSet, path: str | os.PathLike[str], *, shard_r
 
         save_shards(features, Path(path), shard_rows)
         return
-    write_rows(features, Path(path), range(len(features.train_y)), range(len(features.test_y)))
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise ValueError(f"{path}: a feature file is written as .safetensors")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent}: no such folder")
+    write_rows(features, path, range(len(features.train_y)), range(len(features.test_y)))
 
 
 def write_rows(features: FeatureSet, path: Path, train: range, test: range) -> None:

@@ -26,6 +26,8 @@ def run(
     public: bool,
 ) -> None:
     """Serve until stopped."""
+    if model and demo:
+        raise ValueError("--demo brings a head of its own; leave out --model")
     if demo or backbone:
         print("taer: loading the backbone", file=sys.stderr, flush=True)  # which can take half a minute
     if demo:
@@ -35,6 +37,8 @@ def run(
         service = Service(folder, demo_backbone(), first, held_back)
     else:
         service = Service(folder, find(backbone) if backbone else None, load(model) if model else None)
+    if model and not service.is_new:
+        print(f"taer: {folder} goes on from its own versions; --model is for a new folder", file=sys.stderr)
     listener = listen(host, port)
     name = f"[{host}]" if ":" in host else host
     print(f"taer serves {folder} at http://{name}:{listener.getsockname()[1]}/#token={token}", flush=True)

@@ -108,6 +108,7 @@ class Changes(BaseModel):
     """What the task did to the classes that were there before."""
 
     sentence: str
+    forgotten: list[Any]
     moved: list[Any] | None
     compared: int
     changed: int

@@ -59,7 +59,8 @@ class Service:
             self.store = Store(folder)
         self.backbone = backbone
         self.learner = Learner(folder)
-        if first is not None and not self.store.versions():
+        self.is_new = not self.store.versions()
+        if first is not None and self.is_new:
             self._import(first, held_back)
         self._serving = self._load(self.store.current())
         self._adding = threading.Lock()
