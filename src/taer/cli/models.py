@@ -166,7 +166,7 @@ def export(
         typer.Option(help="An .onnx file whose first output is the features: the graph then starts at its input."),
     ] = None,
 ) -> None:
-    """Write a linear head as one graph from features to probabilities and label."""
+    """Write a head as one graph from features to probabilities and label."""
     from taer.export import export_onnx
     from taer.saving import load
 
