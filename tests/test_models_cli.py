@@ -93,6 +93,16 @@ def test_audit_of_a_head_that_forgot(cli, file, model, tmp_path):
     assert "forgotten classes: class2" in out
 
 
+def test_a_saved_head_is_described(cli, file, model):
+    cli("learn", model, file, "--classes", "5:7")
+    code, out, _ = cli("info", model)
+    assert code == 0
+    assert "method              taer (batch_size=32" in out
+    assert "7 in 2 tasks" in out
+    assert "task 2              class5, class6\n" in out
+    assert "samples kept        200" in out
+
+
 def test_nothing_of_another_kind_is_written_over(cli, file, model, tmp_path):
     before = {name: (tmp_path / name).read_bytes() for name in (Path(file).name, model)}
     (tmp_path / "notes.txt").write_text("of value")

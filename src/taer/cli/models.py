@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -66,7 +65,7 @@ def fit(
     from taer.heads import make_head
 
     head = make_head(method)  # a wrong name is reported before the file is read
-    _check_replaceable(out, _is_head)
+    _check_replaceable(out, by_head=True)
     params = _parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
     _learn(head, load_features(features), classes, out)
@@ -86,7 +85,7 @@ def learn(
     from taer.saving import load
 
     head = load(model)
-    _check_replaceable(out or model, _is_head)
+    _check_replaceable(out or model, by_head=True)
     _learn(head, load_features(features), classes, out or model)
 
 
@@ -171,19 +170,41 @@ def export(
     from taer.saving import load
 
     head = load(model)
-    _check_replaceable(out, lambda format: not format)
+    _check_replaceable(out, by_head=False)
     export_onnx(head, out, backbone)
     print(f"{out}: {to}, {head.n_features_in_} features to {len(head.classes_)} classes")
 
 
-def _check_replaceable(out: Path, fits: Callable[[str], bool]) -> None:
+def describe_head(path: Path) -> dict[str, Any]:
+    """What 'taer info' says of a saved head."""
+    from taer.heads import HEADS
+    from taer.saving import load
+
+    head = load(path)
+    params = ", ".join(f"{name}={value!r}" for name, value in head.get_params().items())
+    tasks = [[str(label) for label, task in head.learning_order_ if task == t + 1] for t in range(head.n_tasks_)]
+    return {
+        "method": f"{next(name for name, kind in HEADS.items() if kind is type(head))} ({params})",
+        "features": f"{head.n_features_in_} numbers a sample",
+        "classes": f"{len(head.classes_)} in {head.n_tasks_} tasks",
+        **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},
+        "samples kept": len(getattr(head, "memory_", ())),
+        "size": f"{path.stat().st_size:,} bytes",
+    }
+
+
+def _few(labels: list[str]) -> str:
+    return f"{', '.join(labels[:8])}{', …' if len(labels) > 8 else ''}" or "no new class"
+
+
+def _check_replaceable(out: Path, *, by_head: bool) -> None:
     """What is written over a file of another kind is lost: by mistake, as no one wants that."""
-    if out.is_file() and not fits(_format_of(out)):
+    if out.is_file() and (not is_head(out) if by_head else _format_of(out)):
         raise ValueError(f"{out}: exists and is something else than what would be written; name another file")
 
 
-def _is_head(format: str) -> bool:
-    return format.startswith("taer-head/")
+def is_head(path: Path) -> bool:
+    return path.is_file() and _format_of(path).startswith("taer-head/")
 
 
 def _format_of(path: Path) -> str:

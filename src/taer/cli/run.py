@@ -270,16 +270,20 @@ def methods() -> None:
 
 @app.command()
 def info(
-    features: Annotated[
-        str | None, typer.Argument(help="A feature file, a folder of shards, or an address.")
+    file: Annotated[
+        str | None, typer.Argument(help="A feature file, a folder of shards, an address, or a saved head.")
     ] = None,
 ) -> None:
-    """Describe a feature file: sizes, classes, mean feature norm, provenance."""
+    """Describe a feature file (sizes, classes, mean feature norm, provenance) or a saved head."""
     import numpy as np
 
+    from taer.cli.models import describe_head, is_head
     from taer.features import load_features
 
-    data = load_features(features)
+    if file is not None and is_head(Path(file)):
+        _print_described(describe_head(Path(file)))
+        return
+    data = load_features(file)
     norms = [
         np.linalg.norm(data.train_x[i : i + 4096].astype(np.float32), axis=1)
         for i in range(0, len(data.train_y), 4096)
@@ -296,5 +300,9 @@ def info(
         **data.meta,
         "fingerprint": data.fingerprint,
     }
+    _print_described(described)
+
+
+def _print_described(described: dict[str, Any]) -> None:
     for key, value in described.items():
         print(f"{key:<20}{value}")
