@@ -93,6 +93,22 @@ def test_audit_of_a_head_that_forgot(cli, file, model, tmp_path):
     assert "forgotten classes: class2" in out
 
 
+def test_classes_are_forgotten_and_renamed(cli, file, features, model, tmp_path):
+    assert cli("rename", model, "class1", "novel", "--out", "b")[:2] == (
+        0,
+        "b: class1 is called novel; 5 classes\n",
+    )
+    assert cli("forget", "b", "class0")[:2] == (0, "b: class0 is forgotten; 4 classes\n")
+    assert taer.load(tmp_path / "b").classes_.tolist() == ["class2", "class3", "class4", "novel"]
+    assert len(taer.load(tmp_path / model).classes_) == 5
+    assert cli("forget", model, "class9")[2] == "taer: 'class9' is not a known class\n"
+    assert "another class already" in cli("rename", model, "class1", "class2")[2]
+    taer.NCM().fit(features.train_x, features.train_y).save(tmp_path / "numbers")
+    assert cli("rename", "numbers", "3", "33")[0] == 0
+    assert 33 in taer.load(tmp_path / "numbers").classes_
+    assert "labels are int64" in cli("rename", "numbers", "4", "four")[2]
+
+
 def test_a_saved_head_is_described(cli, file, model):
     cli("learn", model, file, "--classes", "5:7")
     code, out, _ = cli("info", model)

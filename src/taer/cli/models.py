@@ -1,4 +1,4 @@
-"""The life of a head in a shell: ``taer fit``, ``learn``, ``predict``, ``audit`` and ``export``."""
+"""The life of a head in a shell: ``taer fit``, ``learn``, ``forget``, ``rename``, ``predict``, ``audit``, ``export``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ Classes = Annotated[
         "numbers such as 0:10. [default: all]"
     ),
 ]
+
+Out = Annotated[Path | None, typer.Option(help="Where the head is saved; if not given, over the old one.")]
 
 
 class Answer(StrEnum):
@@ -76,9 +78,7 @@ def learn(
     model: Model,
     features: Features,
     classes: Classes = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where the head is saved; if not given, over the old one.")
-    ] = None,
+    out: Out = None,
 ) -> None:
     """Learn the training part of a feature file as the next task of a saved head."""
     from taer.features import load_features
@@ -87,6 +87,31 @@ def learn(
     head = load(model)
     _check_replaceable(out or model, by_head=True)
     _learn(head, load_features(features), classes, out or model)
+
+
+@app.command()
+def forget(model: Model, label: Annotated[str, typer.Argument(help="The class to drop.")], out: Out = None) -> None:
+    """Drop a class of a saved head: its column or statistics and its samples."""
+    from taer.saving import load
+
+    head = load(model)
+    head.forget(_label(label, head))
+    _save(head, out or model, f"{label} is forgotten")
+
+
+@app.command()
+def rename(
+    model: Model,
+    old: Annotated[str, typer.Argument(help="The class as it is called.")],
+    new: Annotated[str, typer.Argument(help="The class as it is to be called.")],
+    out: Out = None,
+) -> None:
+    """Give a class of a saved head another name."""
+    from taer.saving import load
+
+    head = load(model)
+    head.rename(_label(old, head), _label(new, head))
+    _save(head, out or model, f"{old} is called {new}")
 
 
 @app.command()
@@ -173,6 +198,19 @@ def export(
     _check_replaceable(out, by_head=False)
     export_onnx(head, out, backbone)
     print(f"{out}: {to}, {head.n_features_in_} features to {len(head.classes_)} classes")
+
+
+def _save(head: Head, out: Path, done: str) -> None:
+    _check_replaceable(out, by_head=True)
+    head.save(out)
+    print(f"{out}: {done}; {len(head.classes_)} classes")
+
+
+def _label(name: str, head: Head) -> Any:
+    """A class as the head calls it."""
+    import numpy as np
+
+    return _as_known(np.array([name]), head)[0].item()
 
 
 def describe_head(path: Path) -> dict[str, Any]:
