@@ -1,6 +1,7 @@
 """The tables and figures of docs/beyond.md and docs/choosing.md, from feature files and the results of the runs.
 
     python benchmarks/beyond.py --features DIR --out results > beyond.out.md
+    python benchmarks/tried.py --features DIR --out results >> beyond.out.md
     python tools/fill_docs.py docs/beyond.md beyond.out.md
     python tools/fill_docs.py docs/choosing.md beyond.out.md
 

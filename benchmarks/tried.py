@@ -1,8 +1,8 @@
 """Ideas for heads whose old scores never move, each with its number: the table of docs/beyond.md.
 
-    python benchmarks/tried.py --features DIR --out results --jobs 2 > tried.out.md
-    python tools/fill_docs.py docs/beyond.md tried.out.md
+    python benchmarks/tried.py --features DIR --out results --jobs 2 >> beyond.out.md
 
+(after ``beyond.py`` has begun that file, and before ``tools/fill_docs.py`` puts it into the page).
 An idea that did better than what it starts from became a head or a default; the others are kept here, as small as they
 can be written. Measured ones are kept in --out.
 """
@@ -41,11 +41,11 @@ class Unchained(taer.GaussChain):
     """New classes under the covariance of everything seen, as they are."""
 
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
-        means = self._origin(task)
+        means = self._means(task)
         columns, offsets = discriminants(means, covariance)
         return columns[task.current], offsets[task.current], 1.0
 
-    def _origin(self, task: Task) -> np.ndarray:
+    def _means(self, task: Task) -> np.ndarray:
         return self.statistics_.means[np.argsort(self._arrival)]
 
 
@@ -54,8 +54,8 @@ class UnchainedCentred(Unchained):
 
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
         if self.n_tasks_ == 1:
-            self.background_ = self._origin(task).mean(axis=0)
-        means = self._origin(task)[task.current] - self.background_
+            self.background_ = self._means(task).mean(axis=0)
+        means = self._means(task)[task.current] - self.background_
         columns, offsets = discriminants(means, covariance)
         return columns, offsets - columns @ self.background_, 1.0
 
@@ -72,7 +72,7 @@ class Calibrated(UnchainedCentred):
     def _fitted(
         self, columns: np.ndarray, offsets: np.ndarray, covariance: np.ndarray, task: Task
     ) -> tuple[np.ndarray, np.ndarray]:
-        means, per_class = self._origin(task), max(1, 1500 // task.n_classes)
+        means, per_class = self._means(task), max(1, 600 // task.n_classes)
         labels = np.repeat(np.arange(task.n_classes), per_class)
         noise = np.random.default_rng(0).normal(size=(len(labels), len(covariance)))
         rows = means[labels] + noise @ np.linalg.cholesky(covariance).T
@@ -183,7 +183,7 @@ def learned(make: Callable[[], Head], first: Callable[..., Any] | None = None) -
     """A_T of a head, on features seen through a map that ``first`` makes of the first task."""
 
     def measure(stream: Stream) -> float:
-        head, tasks = make(), list(stream)
+        head, tasks = make().set_params(random_state=0), list(stream)
         if "epochs" in head.get_params():
             head.set_params(epochs=EPOCHS.get(stream.features.name, 10))
         seen = np.asarray if first is None else first(tasks[0])
