@@ -427,3 +427,18 @@ def test_gdumb_knows_nothing_but_its_memory(tasks):
 def test_bad_parameters_are_named(name, bad, message, tasks):
     with pytest.raises(ValueError, match=message):
         taer.make_head(name, **bad).partial_fit(*tasks[0])
+
+
+def test_bic_does_not_silence_a_class_of_one_sample(tasks):
+    """The correction would be fitted on samples among which that class has none."""
+    X, y = tasks[2]
+    rows = X[y == 2]
+    head = learn(taer.BiC(random_state=0), tasks[:2]).partial_fit(rows[:1], [2])
+    assert (head.predict(rows) == 2).mean() > 0.9
+
+
+def test_labels_in_an_array_of_objects(tasks):
+    X, y = tasks[0]
+    assert taer.NCM().fit(X, y.astype(object)).classes_.dtype == np.int64
+    with pytest.raises(ValueError, match="all be strings or all be integers"):
+        taer.NCM().fit(X, np.array([True, *y[1:]], object))
