@@ -75,11 +75,11 @@ def audit(old: Head, new: Head, X: Any = None) -> Audit:
             int((_best(old, X[rows], at_old) != _best(new, X[rows], at_new)).sum())
             for rows in row_chunks(X, width=max(X.shape[1], len(new.classes_)))
         )
-    earlier, later = ([label for label, _ in head.learning_order_] for head in (old, new))
+    earlier, later = (dict.fromkeys(label for label, _ in head.learning_order_) for head in (old, new))
     return Audit(
-        old_classes=[label for label in earlier if label in set(later)],
-        new_classes=[label for label in later if label not in set(earlier)],
-        forgotten=[label for label in earlier if label not in set(later)],
+        old_classes=[label for label in earlier if label in later],
+        new_classes=[label for label in later if label not in earlier],
+        forgotten=[label for label in earlier if label not in later],
         moved=moved,
         compared=compared,
         changed=changed,
