@@ -147,7 +147,7 @@ def table_standardised(bench: Bench) -> None:
     rows.append(["icarl", "`exemplars=herding`", *show(bench.row("icarl", {**RAW, "standardize": "scale"}))])
     rows.append(["derpp", "`lr=0.1`", *show(bench.row("derpp", {**RAW, "lr": 0.1, "standardize": "scale"}))])
     for method in ("er", "taer", "joint"):
-        rows.append([method, "`init=normalised-mean`", *show(bench.row(method, {"standardize": "scale"}))])
+        rows.append([method, "`init=normalized-mean`", *show(bench.row(method, {"standardize": "scale"}))])
     table(["method", "parameters", "CUB-200", "CIFAR-100"], rows)
 
 
@@ -166,7 +166,7 @@ def table_of_inputs(bench: Bench) -> None:
     methods = ("finetune", "er", "taer", "joint")
     rows = []
     for standardize in ("none", "center", "scale"):
-        for init in ("zero", "uniform", "normalised-mean"):
+        for init in ("zero", "uniform", "normalized-mean"):
             cells, gaps = [], []
             for method in methods:
                 values = bench.row(method, {"standardize": standardize, "init": init})
@@ -179,7 +179,7 @@ def table_of_inputs(bench: Bench) -> None:
 
     print("TaER on CIFAR-100 with half of the classes first, memory 2,000 (AIA; published 68.86 and 68.27):\n")
     cifar, rows = bench.sets["cifar100-resnet18"], []
-    inits = (("zero", "all"), ("mean", "first"), ("mean", "all"), ("normalised-mean", "all"))
+    inits = (("zero", "all"), ("mean", "first"), ("mean", "all"), ("normalized-mean", "all"))
     for standardize in ("none", "center", "scale"):
         for init, when in inits:
             how = {"standardize": standardize, "init": init, "init_tasks": when, "epochs": 1, "memory_size": 2000}
@@ -189,14 +189,14 @@ def table_of_inputs(bench: Bench) -> None:
     print("TaER on CIFAR-100 against the number of tasks (A_T):\n")
     rows = []
     for standardize in ("none", "center", "scale"):
-        for init in ("zero", "normalised-mean"):
+        for init in ("zero", "normalized-mean"):
             how = {"standardize": standardize, "init": init, "epochs": 1}
             rows.append([standardize, init, *show([bench.measure(cifar, "taer", how, n) for n in (5, 10, 20, 50)])])
     table(["standardize", "init", "N = 5", "N = 10", "N = 20", "N = 50"], rows)
 
 
 def table_of_scales(bench: Bench) -> None:
-    print("### TaER on CUB-200 features of another length (init normalised-mean)\n")
+    print("### TaER on CUB-200 features of another length (init normalized-mean)\n")
     data, rows = bench.sets["cub200-resnet18"], []
     lengths: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "as they are": lambda X: X,

@@ -23,7 +23,7 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS
 import numpy as np
 
 import taer
-from taer.engine import Shared
+from taer.parallel import Shared
 from taer.heads import statistical
 from taer.heads._validation import row_chunks
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import taer
-from taer.export import export_onnx
+from taer.persist.onnx import export_onnx
 from tests.heads.test_every_head import learn
 
 onnx = pytest.importorskip("onnx")

@@ -226,27 +226,27 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", list(HOSTILE))
-def test_hostile_headers_with_a_right_checksum_are_refused(saved, case):
-    from taer.saving import _checksum
+def test_hostile_headers_with_a_rightchecksum_are_refused(saved, case):
+    from taer.persist.save import checksum
 
     _, path = saved
     with safe_open(path, framework="numpy") as file:
         meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     header = HOSTILE[case]
     meta["head"] = json.dumps({**json.loads(meta["head"]), **header} if isinstance(header, dict) else header)
-    meta["sha256"] = _checksum(meta["head"], tensors)
+    meta["sha256"] = checksum(meta["head"], tensors)
     save_file(tensors, path, metadata=meta)
     with pytest.raises(ValueError, match="not a valid head"):
         taer.load(path)
 
 
 def test_deep_nesting_is_refused(saved):
-    from taer.saving import _checksum
+    from taer.persist.save import checksum
 
     _, path = saved
     for deep in ("[" * 200_000, '{"name":' * 200_000, '{"state":' + "[" * 5000 + "]" * 5000 + "}"):
         rewrite(path, lambda meta: None, lambda tensors: tensors.clear())
-        rewrite(path, lambda meta, deep=deep: meta.update(head=deep, sha256=_checksum(deep, {})))
+        rewrite(path, lambda meta, deep=deep: meta.update(head=deep, sha256=checksum(deep, {})))
         with pytest.raises(ValueError, match="not a valid head"):
             taer.load(path)
 

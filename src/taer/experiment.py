@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from taer import __version__, metrics
-from taer.engine import Shared, on_cluster
+from taer.parallel import Shared, on_cluster
 from taer.features import FeatureSet
 from taer.heads import HEADS, make_head
 from taer.heads.base import Head

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 _READ = 1 << 16  # rows read in one go when all are wanted
+_CHUNK = 1 << 22  # values looked at in one go
+
+
+def row_chunks(X: Any, width: int | None = None) -> Iterator[slice]:
+    """Slices of the rows such that one holds a few million values; ``width`` is that of a row unless given."""
+    step = max(1, _CHUNK // max(1, width or X.shape[1]))
+    for start in range(0, len(X), step):
+        yield slice(start, min(start + step, len(X)))
 
 
 class Rows:

@@ -207,7 +207,7 @@ def test_constant_features_do_no_harm():
     assert head.score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("init", ["zero", "uniform", "mean", "normalised-mean"])
+@pytest.mark.parametrize("init", ["zero", "uniform", "mean", "normalized-mean"])
 def test_new_columns_start_where_init_says(init, tasks):
     X, y = tasks[0]
     head = taer.TaER(init=init, lr=1e-12, random_state=0).partial_fit(X, y)

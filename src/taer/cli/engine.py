@@ -39,7 +39,7 @@ def where(engine: Engine, address: str | None, jobs: int | None = None) -> Itera
         return
     if jobs is not None:
         raise ValueError("--jobs goes with --engine local; a cluster works on as many runs as it has CPUs")
-    from taer.engine import cluster
+    from taer.parallel import cluster
 
     with redirect_stdout(sys.stderr), cluster(address):
         yield

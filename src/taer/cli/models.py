@@ -82,7 +82,7 @@ def learn(
 ) -> None:
     """Learn the training part of a feature file as the next task of a saved head."""
     from taer.features import load_features
-    from taer.saving import load
+    from taer.persist.save import load
 
     head = load(model)
     _check_replaceable(out or model, by_head=True)
@@ -92,7 +92,7 @@ def learn(
 @app.command()
 def forget(model: Model, label: Annotated[str, typer.Argument(help="The class to drop.")], out: Out = None) -> None:
     """Drop a class of a saved head: its column or statistics and its samples."""
-    from taer.saving import load
+    from taer.persist.save import load
 
     head = load(model)
     head.forget(_label(label, head))
@@ -107,7 +107,7 @@ def rename(
     out: Out = None,
 ) -> None:
     """Give a class of a saved head another name."""
-    from taer.saving import load
+    from taer.persist.save import load
 
     head = load(model)
     head.rename(_label(old, head), _label(new, head))
@@ -126,7 +126,7 @@ def predict(
     ] = Answer.labels,
 ) -> None:
     """Print the class of each sample; of a file with labels, also the accuracy, on stderr."""
-    from taer.saving import load
+    from taer.persist.save import load
 
     head = load(model)
     X, y = _rows(file)
@@ -163,8 +163,8 @@ def audit(
     """Show what was changed between two versions of a head: columns, and decisions among old classes."""
     from dataclasses import asdict
 
-    from taer.audit import audit as compare
-    from taer.saving import load
+    from taer.persist.audit import audit as compare
+    from taer.persist.save import load
 
     found = compare(load(old), load(new), None if features is None else _rows(features)[0])
     if format is Report.json:
@@ -191,8 +191,8 @@ def export(
     ] = None,
 ) -> None:
     """Write a head as one graph from features to probabilities and label."""
-    from taer.export import export_onnx
-    from taer.saving import load
+    from taer.persist.onnx import export_onnx
+    from taer.persist.save import load
 
     head = load(model)
     _check_replaceable(out, by_head=False)
@@ -216,7 +216,7 @@ def _label(name: str, head: Head) -> Any:
 def describe_head(path: Path) -> dict[str, Any]:
     """What 'taer info' says of a saved head."""
     from taer.heads import HEADS
-    from taer.saving import load
+    from taer.persist.save import load
 
     head = load(path)
     params = ", ".join(f"{name}={value!r}" for name, value in head.get_params().items())

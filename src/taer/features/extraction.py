@@ -21,7 +21,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from taer import __version__
-from taer.engine import Shared, device_share, on_cluster, sharing
+from taer.parallel import Shared, device_share, on_cluster, sharing
 from taer.features.backbones import Backbone, find_backbone
 from taer.features.files import FeatureSet, load_features, read_header, write_feature_file
 from taer.features.sources import Part, Source, open_source

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 import numpy as np
-from scipy.special import entr
+from numpy.typing import ArrayLike
+from scipy.special import entr, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from taer.heads._params import check_params, param
-from taer.heads._validation import check_features, check_labels, generator, row_chunks
+from taer.heads import exact
+from taer.heads.card import Card
+from taer.heads.embedding import result_type
+from taer.heads.fitted import FLOATS, Fitted, Sizes, check_declared, count, declared, value_of, word
+from taer.heads.params import check_params, documented, param
+from taer.heads.registry import register
+from taer.heads.validation import check_features, check_labels, generator
+from taer.rows import row_chunks
 
 
 class Learned(NamedTuple):
@@ -26,17 +33,28 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One call of ``partial_fit``. Classes are given by their position in the grown ``classes_``."""
+    """One call of ``partial_fit``. A class is given by its number in order of arrival, which never changes."""
 
-    y: np.ndarray  # of each sample
-    current: np.ndarray  # classes with samples in this task
-    new: np.ndarray  # those of them never seen before
-    old: np.ndarray  # all classes without a sample in this task
-    known: np.ndarray  # where each class that was known before the task is now
+    X: Any
+    y: np.ndarray  # the class of each sample
+    n_known: int  # classes known before this task
+    n_classes: int  # and with it
+    number: int = 1  # of the task, counted from 1
 
-    @property
-    def n_classes(self) -> int:
-        return len(self.current) + len(self.old)
+    @cached_property
+    def current(self) -> np.ndarray:
+        """Classes with samples in this task."""
+        return np.unique(self.y)
+
+    @cached_property
+    def new(self) -> np.ndarray:
+        """Classes never seen before: the last ones."""
+        return np.arange(self.n_known, self.n_classes)
+
+    @cached_property
+    def old(self) -> np.ndarray:
+        """All classes without a sample in this task."""
+        return np.setdiff1d(np.arange(self.n_classes), self.current)
 
     def members(self) -> Iterator[tuple[int, np.ndarray]]:
         """Each class of this task, with the numbers of its samples."""
@@ -44,40 +62,66 @@ class Task:
         ends = np.searchsorted(self.y[order], self.current, side="right")
         yield from zip(self.current.tolist(), np.split(order, ends[:-1]), strict=True)
 
-    def reseat(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of the classes known before, moved to their new positions; zeros for new classes."""
-        grown = np.zeros((self.n_classes, *rows.shape[1:]), rows.dtype)
-        grown[self.known] = rows
-        return grown
 
-
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param,))
 @dataclass(kw_only=True, eq=False, repr=False)
 class Head(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier whose set of classes grows: one call of ``partial_fit`` is one task.
 
-    A subclass implements ``_learn(X, task)`` and ``_scores(X)``. ``_learn`` replaces fitted arrays and never
-    writes into them, so that a call that fails can be undone.
+    A subclass implements ``_learn(task)``. Its scores are ``columns_ @ embedding_(x) + offsets_``, with one column (weight
+    vector) per class, unless it has a ``_scores`` of its own. Inside, classes are numbered in order of arrival: arrays
+    with one row per class only ever get longer. The public methods sort them once, as ``classes_``.
     """
 
     random_state: Any = param(None, "seed of everything random; None for a new one each time")
 
-    # Fitted arrays with one row per class, in the order of ``classes_``; a subclass adds its own.
-    class_arrays: ClassVar[tuple[str, ...]] = ()
-    # Whether ``_scores(X, classes)`` of known classes never changes, so that it need not be computed again.
-    frozen_scores: ClassVar[bool] = False
+    if TYPE_CHECKING:  # fitted, not parameters
+        embedding_: Any  # the fixed map of the features
+        columns_: np.ndarray
+        offsets_: np.ndarray
+
+    name: ClassVar[str] = ""
+    card: ClassVar[Card]
+    # Fitted attributes and what they look like. A subclass names only its own.
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "n_features_in_": count(help="width of the features"),
+        "feature_names_in_": value_of(np.ndarray, optional=True),
+        "classes_": value_of(np.ndarray, help="labels seen so far, sorted"),
+        "numbers_": value_of(np.ndarray, help="number in order of arrival of each class of ``classes_``"),
+        "learning_order_": value_of(list, help="each class and the task it was first seen in, in order of arrival"),
+        "n_tasks_": count(help="tasks learned so far"),
+        "dtype_": word(*FLOATS),
+        "rng_": value_of(np.random.Generator),
+    }
+    class_arrays: ClassVar[tuple[str, ...]] = ()  # the names of those with one row per class, in order of arrival
+
+    def __init_subclass__(cls, name: str = "", card: Card | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+        cls.class_arrays = tuple(name for name, item in declared(cls).items() if item.per_class)
+        cls.__doc__ = documented(cls)
+        cls.name = name or cls.name
+        if card is not None:
+            cls.card = card
+        if name:
+            register(name, cls)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Forget everything, then learn ``X, y`` as the first task."""
-        with self._unchanged_on_error():
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                delattr(self, name)
-            self._learn_task(X, y, None)
-        return self
+    # Learning
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Forget everything, then learn ``X, y`` as the first task."""
+
+        def anew(head: Self) -> None:
+            for name in [name for name in vars(head) if name.endswith("_")]:
+                delattr(head, name)
+            head._learn_task(X, y, None)
+
+        return self._change(anew)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn one more task.
 
         Parameters
@@ -86,14 +130,12 @@ class Head(ClassifierMixin, BaseEstimator):
             Features of the current task. Anything with ``shape``, ``dtype`` and row indexing will do; a
             memory-mapped array is read in batches.
         y : array of shape (n_samples,)
-            Labels, new ones or known ones. A class that was known before is current again: its column may
-            move, those of classes without samples here are treated as old.
+            Labels, new ones or known ones. A class that was known before is current again: its scores may
+            change, those of classes without samples here are treated as old.
         classes : array, optional
             Accepted as in scikit-learn and checked to contain ``y``; it is not needed.
         """
-        with self._unchanged_on_error():
-            self._learn_task(X, y, classes)
-        return self
+        return self._change(lambda head: head._learn_task(X, y, classes))
 
     def _learn_task(self, X: Any, y: Any, classes: Any) -> None:
         check_params(self)
@@ -103,184 +145,278 @@ class Head(ClassifierMixin, BaseEstimator):
         if classes is not None and (unlisted := np.setdiff1d(labels, classes)).size:
             raise ValueError(f"y has labels that classes lacks: {unlisted[:5].tolist()}")
         if first:
-            self.classes_: np.ndarray = labels[:0]
+            self.rng_ = generator(self.random_state)
             self.learning_order_: list[Learned] = []
             self.n_tasks_ = 0
-            self._rng_ = generator(self.random_state)
-        task = self._open_task(labels)
-        self._learn(X, task)
-
-    def _open_task(self, labels: np.ndarray) -> Task:
+            self.dtype_ = result_type(X)
+            self._set_labels(labels[:0])
         known, present = self.classes_, np.unique(labels)
         arriving = np.setdiff1d(present, known)
-        self.classes_ = np.union1d(known, present)
         self.n_tasks_ += 1
-        self.learning_order_ = [
-            *self.learning_order_,
-            *(Learned(label, self.n_tasks_) for label in arriving.tolist()),
-        ]
-        current = np.searchsorted(self.classes_, present)
-        return Task(
-            y=np.searchsorted(self.classes_, labels),
-            current=current,
-            new=np.searchsorted(self.classes_, arriving),
-            old=np.setdiff1d(np.arange(len(self.classes_)), current),
-            known=np.searchsorted(self.classes_, known),
-        )
+        self.learning_order_ = [*self.learning_order_, *(Learned(label, self.n_tasks_) for label in arriving.tolist())]
+        self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
+        numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
+        self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_))
 
-    @property
-    def _arrival(self) -> np.ndarray:
-        """Positions in ``classes_`` in order of arrival; a class's number in that order never changes."""
-        return np.searchsorted(self.classes_, np.array([label for label, _ in self.learning_order_]))
+    def _set_labels(self, labels: np.ndarray) -> None:
+        """Labels in order of arrival."""
+        self.numbers_ = np.argsort(labels, kind="stable")  # of each class of classes_
+        self.classes_: np.ndarray = labels[self.numbers_]
 
-    def _learn(self, X: Any, task: Task) -> None:
+    def _change(self, change: Callable[[Self], None]) -> Self:
+        """Make a change to a copy and take it over at once.
+
+        A call that fails changes nothing, and a prediction in another thread sees the head before it or after it.
+        """
+        changed = self._snapshot()
+        if hasattr(self, "rng_"):
+            changed.rng_ = np.random.Generator(type(self.rng_.bit_generator)())
+            changed.rng_.bit_generator.state = self.rng_.bit_generator.state
+        change(changed)
+        self.__dict__ = changed.__dict__
+        return self
+
+    def _snapshot(self) -> Self:
+        copy = object.__new__(type(self))
+        copy.__dict__ = dict(self.__dict__)
+        return copy
+
+    def _learn(self, task: Task) -> None:
+        """Learn one task. Fitted arrays are replaced, never written into: others may still hold them."""
         raise NotImplementedError
 
-    def _scores(self, X: np.ndarray) -> np.ndarray:
-        """Scores of a few checked rows for every class of ``classes_``."""
-        raise NotImplementedError
+    # Answering
 
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        before = dict(vars(self))
-        rng_state = self._rng_.bit_generator.state if hasattr(self, "_rng_") else None
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            if rng_state is not None:
-                self._rng_.bit_generator.state = rng_state
-            raise
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        """Scores of a few checked rows for some classes, by number, or for all in order of arrival."""
+        wanted = slice(None) if classes is None else classes
+        scores = exact.products(self.embedding_(X), self.columns_[wanted]) + self.offsets_[wanted]
+        return scores.astype(self.dtype_)
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def scores(self, X: ArrayLike, classes: ArrayLike | None = None) -> np.ndarray:
+        """Scores, one column per class of ``classes_``, or per class of ``classes``.
+
+        As ``decision_function``, but two-dimensional for two classes, too. In heads whose old scores never move, an
+        entry depends on its sample and its class alone, bit for bit.
+        """
+        head, X = self._checked(X)
+        if classes is None:
+            return np.concatenate([scores for _, scores in head._chunks(X)])
+        numbers = np.array([head._number_of(label) for label in np.asarray(classes).tolist()], np.int64)
+        return np.concatenate([head._scores(X[rows], numbers) for rows in _scored(X, len(numbers))])
+
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Scores, one column per class of ``classes_``; one-dimensional for exactly two classes."""
-        scores = np.concatenate(list(self._score_chunks(X)))
+        scores = self.scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Softmax of the scores over the classes seen so far."""
-        return np.concatenate([self._probabilities(scores) for scores in self._score_chunks(X)])
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Probabilities over the classes seen so far, one column per class of ``classes_``."""
+        head, X = self._checked(X)
+        return np.concatenate([head.probabilities(scores) for _, scores in head._chunks(X)])
 
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        return softmax(scores)
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """The probabilities that belong to rows of scores."""
+        found: np.ndarray = softmax(scores, axis=-1)
+        return found
 
-    def predict(self, X: Any, *, unknown: Any = None, threshold: float | None = None) -> np.ndarray:
+    def predict(self, X: ArrayLike, *, unknown: Any = None, threshold: float | None = None) -> np.ndarray:
         """The class with the highest score, or ``unknown`` where :meth:`novelty` is above ``threshold``.
 
         With an ``unknown`` of another kind than the labels (``"?"`` among integers) the answers are an array of objects.
         """
         if unknown is None and threshold is not None:
             raise ValueError("threshold needs unknown: what to answer above it")
-        best = [scores.argmax(axis=1) for scores in self._score_chunks(X)]
-        labels = self.classes_[np.concatenate(best)]
+        head, X = self._checked(X)
+        labels = head.classes_[np.concatenate([scores.argmax(axis=1) for _, scores in head._chunks(X)])]
         if unknown is None:
             return labels
         if threshold is None or np.isnan(threshold):
-            raise ValueError("unknown needs a threshold; novelty_threshold(X) finds one from held-back samples")
-        if unknown in self.classes_.tolist():
+            raise ValueError("unknown needs a threshold; novelty_threshold(X) finds one from held-out samples")
+        if unknown in head.classes_.tolist():
             raise ValueError(f"unknown must not be one of the classes, and {unknown!r} is")
         answer = np.array(unknown)
         if answer.dtype.kind != labels.dtype.kind:
             answer, labels = np.array(unknown, object), labels.astype(object)
-        return np.where(self.novelty(X) > threshold, answer, labels)
+        return np.where(head.novelty(X) > threshold, answer, labels)
 
-    def novelty(self, X: Any) -> np.ndarray:
+    def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """The answers of :meth:`predict` and :meth:`predict_proba` from one pass over ``X``, by one state of the head."""
+        head, X = self._checked(X)
+        found = [(scores.argmax(axis=1), head.probabilities(scores)) for _, scores in head._chunks(X)]
+        best, probabilities = map(np.concatenate, zip(*found, strict=True))
+        return head.classes_[best], probabilities
+
+    def novelty(self, X: ArrayLike) -> np.ndarray:
         """How little a sample looks like any known class; only the order of the values means anything.
 
-        The entropy of the probabilities; heads that keep a covariance add how far the sample is from all classes.
+        The entropy of the probabilities. Heads that keep a covariance add how far the sample is from all classes.
         """
-        check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        return np.concatenate([self._novelty(X[rows], self._scores(X[rows])) for rows in self._chunks(X)])
+        head, X = self._checked(X)
+        return np.concatenate([head._novelty(X[rows], scores) for rows, scores in head._chunks(X)])
+
+    def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
+        """:meth:`novelty` of samples whose scores are known, the columns in any order."""
+        head, X = self._checked(X)
+        chunks = _scored(X, scores.shape[1])
+        return np.concatenate([head._novelty(X[rows], scores[rows]) for rows in chunks])
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Novelty of a few rows with these scores, the columns in any order."""
-        entropy: np.ndarray = entr(self._probabilities(scores)).sum(axis=1)
+        entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
         return entropy
 
-    def novelty_threshold(self, X: Any, false_alarms: float = 0.05) -> float:
-        """The novelty that a share ``false_alarms`` of samples of known classes exceeds.
+    def novelty_threshold(self, X: ArrayLike, false_alarms: float = 0.05) -> float:
+        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds.
 
-        ``X`` are samples of known classes that were held back: the head is surer of those it learned from.
+        ``X`` are held-out samples of known classes: the head is surer of those it learned from.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
         return float(np.quantile(self.novelty(X), 1 - false_alarms))
 
+    def _checked(self, X: Any) -> tuple[Self, Any]:
+        """One consistent view of the head, whatever another thread teaches it meanwhile, and checked features."""
+        head = self._snapshot()
+        check_is_fitted(head)
+        return head, check_features(head, X, reset=False)
+
+    def _chunks(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+        """Slices of the rows and their scores, columns as ``classes_``."""
+        for rows in _scored(X, len(self.classes_)):
+            yield rows, self._scores(X[rows])[:, self.numbers_]
+
+    # Classes
+
     def rename(self, old: Any, new: Any) -> Self:
         """Give a class another name; nothing else changes."""
         check_is_fitted(self)
-        position = self._position_of(old)
+        number = self._number_of(old)
         renamed = check_labels([new], 1, self.classes_)[0]
-        if renamed == self.classes_[position]:
+        labels = [label for label, _ in self.learning_order_]
+        if renamed == labels[number]:
             return self
         if renamed in self.classes_:
             raise ValueError(f"{new!r} is another class already")
-        labels = self.classes_.tolist()
-        labels[position] = renamed.item() if hasattr(renamed, "item") else renamed
-        order = np.argsort(np.array(labels))
-        with self._unchanged_on_error():
-            self.learning_order_ = [
-                Learned(labels[position] if label == old else label, task) for label, task in self.learning_order_
-            ]
-            self.classes_ = np.array(labels)[order]
-            self._take_classes(order)
-        return self
+        labels[number] = renamed.item() if hasattr(renamed, "item") else renamed
+
+        def relabel(head: Self) -> None:
+            tasks = [task for _, task in head.learning_order_]
+            head.learning_order_ = [Learned(*entry) for entry in zip(labels, tasks, strict=True)]
+            head._set_labels(np.array(labels))
+
+        return self._change(relabel)
 
     def forget(self, label: Any) -> Self:
         """Drop a class: its column or statistics and its samples in the memory.
 
-        Scores of other classes stay, but where a closed form depends on all classes; ``docs/beyond.md`` says for
-        which heads the result is as if the class had never been seen.
+        Scores of the other classes do not change, except in closed-form heads that depend on every class.
+        ``docs/beyond.md`` says for which heads the result is as if the class had never been seen.
         """
         check_is_fitted(self)
-        position = self._position_of(label)
+        number = self._number_of(label)
         if len(self.classes_) == 1:
             raise ValueError("the only class cannot be forgotten")
-        number = [known for known, _ in self.learning_order_].index(label)
-        with self._unchanged_on_error():
-            self.learning_order_ = [entry for entry in self.learning_order_ if entry.label != label]
-            keep = np.delete(np.arange(len(self.classes_)), position)
-            self.classes_ = self.classes_[keep]
-            self._take_classes(keep)
-            self._forget_number(number)
-        return self
+        return self._change(lambda head: head._drop(number))
 
-    def _position_of(self, label: Any) -> int:
+    def _drop(self, number: int) -> None:
+        """Drop what is kept under a class's number; later numbers move up."""
+        self.learning_order_ = [entry for at, entry in enumerate(self.learning_order_) if at != number]
+        self._set_labels(np.delete(self.classes_[np.argsort(self.numbers_)], number))
+        for name, value in list(vars(self).items()):
+            if name in self.class_arrays:
+                setattr(self, name, np.delete(value, number, axis=0))
+            elif hasattr(value, "without"):
+                setattr(self, name, value.without(number))
+
+    def _number_of(self, label: Any) -> int:
         found = np.flatnonzero(self.classes_ == label)
         if not len(found):
             raise ValueError(f"{label!r} is not a known class")
-        return int(found[0])
+        return int(self.numbers_[found[0]])
 
-    def _take_classes(self, order: np.ndarray) -> None:
-        names = {name for cls in type(self).__mro__ for name in vars(cls).get("class_arrays", ())}
-        for name in names:
-            setattr(self, name, getattr(self, name)[order])
-
-    def _forget_number(self, number: int) -> None:
-        """Drop what is kept under a class's number in order of arrival; later numbers move up."""
+    # For those who keep, compare and ship heads
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything the head knows to one ``.safetensors`` file; ``taer.load`` reads it."""
-        from taer.saving import save  # which knows all heads
+        from taer.persist.save import save  # which knows all heads
 
         save(self, path)
 
-    def _score_chunks(self, X: Any) -> Iterator[np.ndarray]:
-        check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        for rows in self._chunks(X):
-            yield self._scores(X[rows])
+    def state(self) -> dict[str, Any]:
+        """Fitted attributes by name: everything the head knows, besides its parameters."""
+        return {name: value for name, value in vars(self).items() if name.endswith("_")}
 
-    def _chunks(self, X: Any) -> Iterator[slice]:
-        """Rows that are scored in one go; for frozen scores always as many, as products of one shape round alike."""
-        return row_chunks(X, width=X.shape[1] if self.frozen_scores else max(X.shape[1], len(self.classes_)))
+    def restore(self, state: dict[str, Any]) -> Self:
+        """Take over fitted attributes that :meth:`state` gave."""
+        self.__dict__ |= state
+        self._check_fitted()
+        return self
 
+    def _check_fitted(self) -> None:
+        """Raise a ValueError unless the fitted state is complete and fits together, as that of a file need not."""
+        state, attributes = self.state(), declared(type(self))
+        first = {name: attributes[name] for name in Head.fitted}
+        check_declared({name: value for name, value in state.items() if name in first}, first, {})
+        self._check_classes()
+        check_declared(state, attributes, self._sizes())
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis."""
-    exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exps / exps.sum(axis=-1, keepdims=True)
+    def _sizes(self) -> Sizes:
+        """Sizes of fitted arrays by the names that ``fitted`` uses."""
+        return {"classes": len(self.classes_), "width": self.n_features_in_, "embedding": self.n_features_in_}
+
+    def _check_classes(self) -> None:
+        classes, names = self.classes_, getattr(self, "feature_names_in_", None)
+        if classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "biufU":
+            raise ValueError("classes_: expected a list of strings or of whole numbers")
+        if not (classes[:-1] < classes[1:]).all() or (classes.dtype.kind == "f" and not np.isfinite(classes).all()):
+            raise ValueError("classes_: expected each class once, sorted")
+        if not all(isinstance(entry, Learned) and type(entry.task) is int for entry in self.learning_order_):
+            raise ValueError("learning_order_: expected pairs of a class and a task")
+        labels, tasks = [label for label, _ in self.learning_order_], [task for _, task in self.learning_order_]
+        known = [(type(label), label) for label in classes.tolist()]
+        if len(labels) != len(classes) or {(type(label), label) for label in labels} != set(known):
+            raise ValueError("learning_order_: expected every class once")
+        if tasks != sorted(tasks) or tasks[0] < 1 or tasks[-1] > self.n_tasks_:
+            raise ValueError(f"learning_order_: expected tasks from 1 to {self.n_tasks_}, in order")
+        if self.numbers_.dtype != np.int64 or self.numbers_.tolist() != [labels.index(label) for _, label in known]:
+            raise ValueError("numbers_: expected the place of each class in learning_order_")
+        if names is not None and (names.shape != (self.n_features_in_,) or {type(name) for name in names} != {str}):
+            raise ValueError(f"feature_names_in_: expected {self.n_features_in_} names")
+
+    def class_state(self, label: Any) -> list[np.ndarray]:
+        """The arrays that decide the scores of a class: equal bits mean equal scores, if old scores never move."""
+        number = self._number_of(label)
+        return [getattr(self, name)[number] for name in self.class_arrays]
+
+    def linear(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """``coef, intercept`` with scores ``coef @ x + intercept`` of your features; None for any other head."""
+        if not self.card.linear:
+            return None
+        folded: tuple[np.ndarray, np.ndarray] | None = self.embedding_.fold(
+            self.columns_[self.numbers_], self.offsets_[self.numbers_]
+        )
+        return folded
+
+    def _folded(self) -> tuple[np.ndarray, np.ndarray]:
+        folded = self.linear() if hasattr(self, "classes_") else None
+        if folded is None:
+            raise AttributeError(f"this {type(self).__name__} has no coefficients in the units of your features")
+        return folded
+
+    @property
+    def coef_(self) -> np.ndarray:
+        return self._folded()[0].astype(self.dtype_)
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self._folded()[1].astype(self.dtype_)
+
+    def graph(self, graph: Any) -> str:
+        """Add the scores to an ONNX graph that starts at ``features``; returns the name of their value."""
+        if not self.card.exports:
+            raise ValueError(f"{type(self).__name__} has no ONNX form here")
+        columns, offsets = (rows[self.numbers_].astype(np.float64) for rows in (self.columns_, self.offsets_))
+        return str(graph.add("Gemm", self.embedding_.graph(graph, "features"), columns, offsets, transB=1))
 
 
 def log_sum_exp(scores: np.ndarray) -> np.ndarray:
@@ -289,3 +425,13 @@ def log_sum_exp(scores: np.ndarray) -> np.ndarray:
         return np.full(scores.shape[:-1], -np.inf)
     top = scores.max(axis=-1, keepdims=True)
     return top[..., 0].astype(np.float64) + np.log(np.exp(scores - top).sum(axis=-1, dtype=np.float64))
+
+
+def _scored(X: Any, n_classes: int) -> Iterator[slice]:
+    """Rows that are scored in one go."""
+    return row_chunks(X, max(X.shape[1], n_classes))
+
+
+def grown(rows: np.ndarray, n_classes: int) -> np.ndarray:
+    """A copy with one row per class; those of new classes are zeros."""
+    return np.concatenate([rows, np.zeros((n_classes - len(rows), *rows.shape[1:]), rows.dtype)])

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.audit import audit
+from taer.persist.audit import audit
 from taer.heads import Head, make_head
 from taer.serve.store import Example, Store, only_one
 

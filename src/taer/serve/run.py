@@ -9,7 +9,7 @@ from pathlib import Path
 import uvicorn
 from threadpoolctl import threadpool_limits
 
-from taer.saving import load
+from taer.persist.save import load
 from taer.serve.app import create_app
 from taer.serve.backbones import find
 from taer.serve.service import Service

@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from taer.heads import Head
-from taer.saving import load
+from taer.persist.save import load
 
 _SCHEMA = 1
 _TABLES = """

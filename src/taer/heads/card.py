@@ -1,0 +1,37 @@
+"""What a head promises, said once: tables, documentation and tests are made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+GROUPS = {
+    "paper": "the paper's method",
+    "ablation": "experience replay, and with each half of TaER: the paper's ablation",
+    "baseline": "the paper's baselines",
+    "related": "methods of its related work",
+    "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
+    "frozen": "no exemplars, and old scores that never move",
+    "bound": "the lower and the upper bound",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a head is."""
+
+    group: str  # one of GROUPS
+    old_scores: Literal["never", "move"]  # whether a later task changes the score of an old class for a sample
+    keeps: Literal["nothing", "exemplars", "everything", "statistics"]  # of the samples it has learned from
+    forgets: str  # what is left of a class after ``forget``
+    linear: bool = True  # whether its scores are one product with the columns of the classes
+    exports: bool = True  # whether it has an ONNX form
+    few_shot: bool = True  # whether a class of five samples is found beside classes of many
+
+    def __post_init__(self) -> None:
+        if self.group not in GROUPS:
+            raise ValueError(f"group must be one of {', '.join(GROUPS)}, got {self.group!r}")
+
+    @property
+    def frozen(self) -> bool:
+        return self.old_scores == "never"

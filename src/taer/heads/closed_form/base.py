@@ -1,0 +1,141 @@
+"""What heads in closed form share: statistics of a fixed embedding, and a temperature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import softmax
+
+from taer.heads import exact
+from taer.heads.base import Head, Task, grown
+from taer.heads.closed_form.calibration import PooledLosses, best_temperature, held_out
+from taer.heads.closed_form.collect import collect
+from taer.heads.closed_form.linalg import relative_distances
+from taer.heads.embedding import NORMALIZATIONS, Normalize, RandomFeatures
+from taer.heads.fitted import Fitted, Sizes, array, number, value_of
+from taer.heads.params import param
+from taer.rows import SelectedRows
+from taer.statistics import ClassStatistics
+
+AS_EVERY = "what is done to each sample, or chosen in the first task"
+
+
+class ClosedFormHead(Head):
+    """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
+
+    A method implements ``_solve``. The temperature of ``predict_proba`` is fitted at each task, among all classes so
+    far, on a fifth of the task that is counted in only afterwards; in heads whose old scores never move, on everything
+    that was held out in any task.
+    """
+
+    normalize: str = param(
+        "none",
+        "what is done to each sample: nothing, unit length, signed square root and unit length, or 'auto': the "
+        "square root if the first task has no negative value, else unit length",
+        options=(*NORMALIZATIONS, "auto"),
+    )
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "embedding_": value_of(Normalize, RandomFeatures, width="width", help="the fixed map of the features"),
+        "columns_": array("classes", "embedding", help="one column per class, in order of arrival, after that map"),
+        "offsets_": array("classes", help="what is added to the scores, likewise"),
+        "statistics_": value_of(
+            ClassStatistics, width="embedding", help="counts, means and scatter of the classes after that map"
+        ),
+        "temperature_": number(above=0, help="by which scores are divided before the softmax of ``predict_proba``"),
+        "held_out_": value_of(PooledLosses, width="width", optional=True),
+    }
+
+    @property
+    def per_class(self) -> bool:
+        """Whether each class keeps a scatter of its own."""
+        return False
+
+    def _embedding(self, task: Task) -> Any:
+        """The map of samples, which the first task decides once and for all."""
+        return Normalize.fit(task.X, self.normalize)
+
+    def _choose(self, task: Task) -> None:
+        """Strengths and shrinkages that the first task decides."""
+
+    def _solve(self, task: Task) -> None:
+        """Scores from statistics."""
+        raise NotImplementedError
+
+    def _learn(self, task: Task) -> None:
+        if task.number == 1:
+            self._begin(task)
+        held = held_out(task)
+        self._count(task, np.flatnonzero(~held))
+        if held.any():
+            self._calibrate(task, held)
+            self._count(task, np.flatnonzero(held))
+        self._solve(task)
+
+    def _begin(self, task: Task) -> None:
+        self.embedding_ = self._embedding(task)
+        self.temperature_ = 1.0
+        self.columns_, self.offsets_ = np.zeros((0, len(self.embedding_.center)), self.dtype_), np.zeros(0)
+        self._choose(task)
+
+    def _count(self, task: Task, rows: np.ndarray) -> None:
+        self.statistics_: ClassStatistics = collect(
+            self.embedding_,
+            SelectedRows(task.X, rows),
+            task.y[rows],
+            getattr(self, "statistics_", None),
+            per_class=self.per_class,
+        )
+
+    def _calibrate(self, task: Task, held: np.ndarray) -> None:
+        """Fit the temperature with scores that do not know the held-out samples."""
+        rest, trial = np.flatnonzero(~held), self._snapshot()
+        trial._solve(replace(task, X=SelectedRows(task.X, rest), y=task.y[rest]))
+        scores, target = trial._scores(task.X[np.flatnonzero(held)]).astype(np.float64), task.y[held]
+        if self.card.frozen:
+            pooled = getattr(self, "held_out_", None) or PooledLosses.start(scores)
+            self.held_out_ = pooled.plus(scores, target)
+            self.temperature_ = self.held_out_.best_temperature()
+        else:
+            self.temperature_ = best_temperature(scores, target)
+
+    def _sizes(self) -> Sizes:
+        return {**super()._sizes(), "embedding": len(self.embedding_.center)}
+
+    def _set(self, classes: np.ndarray, columns: np.ndarray, offsets: np.ndarray) -> None:
+        """Columns and offsets of some classes; those of the others stay."""
+        n_classes = len(self.classes_)
+        self.columns_, self.offsets_ = grown(self.columns_, n_classes), grown(self.offsets_, n_classes)
+        self.columns_[classes], self.offsets_[classes] = exact.rounded(columns, self.dtype_), offsets
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
+        return found
+
+    def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """How undecided the head is, and how much farther the sample is from its class than from the middle of all."""
+        apart = relative_distances(self.embedding_(X), self.statistics_)
+        return super()._novelty(X, scores) + apart / self.temperature_
+
+
+class SolvedHead(ClosedFormHead):
+    """All columns are solved for again whenever the statistics change."""
+
+    forgettable: bool = param(False, "keep a scatter per class, so that a class can be forgotten exactly")
+
+    @property
+    def per_class(self) -> bool:
+        return self.forgettable
+
+    def _solution(self) -> tuple[np.ndarray, np.ndarray]:
+        """Columns and offsets of all classes, from the statistics."""
+        raise NotImplementedError
+
+    def _solve(self, task: Task) -> None:
+        self._set(np.arange(len(self.classes_)), *self._solution())
+
+    def _drop(self, number: int) -> None:
+        super()._drop(number)
+        self._set(np.arange(len(self.classes_)), *self._solution())

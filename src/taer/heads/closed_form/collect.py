@@ -1,0 +1,48 @@
+"""Statistics of a task in blocks of rows, computed wherever joblib's settings say and added in their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from taer.parallel import Shared, on_cluster
+from taer.rows import SelectedRows, row_chunks
+from taer.statistics import ClassStatistics
+from taer.threads import one_blas_thread
+
+_CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of work
+_PIECES = 2  # into which a chunk is cut, so that the cache can hold their float64 copies
+
+
+def collect(
+    embedding: Any, X: Any, y: np.ndarray, before: ClassStatistics | None, *, per_class: bool
+) -> ClassStatistics:
+    """The statistics ``before`` with the embedded rows of ``X`` counted in."""
+    shared = Shared(embedding)
+    calls = (
+        delayed(_statistics_of)(shared, _sent(X, part), y[part], per_class)
+        for part in row_chunks(X, width=-(-X.shape[1] // _CHUNKS))
+    )
+    statistics: Any = before
+    for block in Parallel(return_as="generator")(calls):
+        statistics = block if statistics is None else statistics + block
+    collected: ClassStatistics = statistics
+    return collected
+
+
+def _sent(X: Any, part: slice) -> Any:
+    """What is sent to whoever reads these rows: themselves, or where they are in a storage that is opened there."""
+    rows = SelectedRows(X, np.arange(part.start, part.stop))
+    return np.asarray(rows) if on_cluster() and isinstance(rows.X, np.ndarray) else rows
+
+
+def _statistics_of(embedding: Shared, X: Any, y: np.ndarray, per_class: bool) -> ClassStatistics:
+    """Statistics of one block, the same bits on every machine: hence one thread."""
+    pieces = row_chunks(X, width=_PIECES * X.shape[1])
+    # sorted by class while rows are still short
+    sorted_chunks = (rows.start + np.argsort(y[rows], kind="stable") for rows in pieces)
+    chunks = ((embedding.value(X[rows]), y[rows]) for rows in sorted_chunks)
+    with one_blas_thread():
+        return ClassStatistics.of_chunks(chunks, y, per_class=per_class)

@@ -1,0 +1,102 @@
+"""FeCAM: a Mahalanobis distance of its own for each class."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from taer.heads import exact
+from taer.heads.base import Task, grown
+from taer.heads.card import Card
+from taer.heads.closed_form.base import AS_EVERY, ClosedFormHead
+from taer.heads.closed_form.linalg import whitener
+from taer.heads.embedding import NORMALIZATIONS, unit_rows
+from taer.heads.fitted import Fitted, array
+from taer.heads.params import param
+
+_RIDGE = 1e-6  # a correlation matrix can be singular, for two features that are each other's opposite
+
+
+class FeCAM(
+    ClosedFormHead,
+    name="fecam",
+    card=Card(
+        "frozen",
+        old_scores="never",
+        keeps="statistics",
+        forgets="yes",
+        linear=False,
+        exports=False,
+        few_shot=False,
+    ),
+):
+    """FeCAM: the class that is nearest by the correlations within it; old scores never move.
+
+    Features without negative values by their square root (Tukey), unit length, and for each class
+    ``Σ_c + gamma1·V1·I + gamma2·V2·(1 - I)`` with ``V1`` and ``V2`` the mean variance and the mean covariance of two
+    features, divided to correlations ``R_c``. The score is ``-(x - μ_c)ᵀ R_c⁻¹ (x - μ_c) / 2`` with ``μ_c`` at unit length.
+    The covariance is that of rows of unit length, as in the authors' code for transformers (that for convolutional
+    networks takes it before, and shrinks twice), and is shrunk once. Keeps a covariance per class.
+
+    References
+    ----------
+    D. Goswami et al., "FeCAM: Exploiting the Heterogeneity of Class Distributions in Exemplar-Free Continual
+    Learning", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(90, 4)) + np.repeat(np.eye(3, 4) * 6, 30, axis=0), np.repeat([0, 1, 2], 30)
+    >>> head = taer.FeCAM().partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    >>> head.score(X, y)
+    1.0
+    """
+
+    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    gamma1: float = param(1.0, "weight of the mean variance", above=0)
+    gamma2: float = param(1.0, "weight of the mean covariance; 0 in the paper for transformers", at_least=0)
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "whiteners_": array("classes", "width", "width", help="inverse Cholesky factors of the correlations of a class")
+    }
+
+    @property
+    def per_class(self) -> bool:
+        return True
+
+    def _solve(self, task: Task) -> None:
+        if self.gamma2 > self.gamma1:
+            raise ValueError(f"FeCAM: gamma2 must be at most gamma1 = {self.gamma1:g}, got {self.gamma2:g}")
+        statistics, width = self.statistics_, len(self.embedding_.center)
+        whiteners = self.whiteners_ if hasattr(self, "whiteners_") else np.zeros((0, width, width), np.float32)
+        self.whiteners_: np.ndarray = grown(whiteners, task.n_classes)
+        self.columns_ = grown(self.columns_.astype(np.float64), task.n_classes)  # means at unit length
+        self.offsets_ = np.zeros(task.n_classes)
+        center = self.embedding_.center
+        self.columns_[task.current] = unit_rows(statistics.means[task.current] + center) - center
+        for number in task.current.tolist():
+            covariance = statistics.scatters[number] / max(1, statistics.counts[number] - 1)
+            matrix = correlations(covariance, self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
+            self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
+
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        wanted = np.arange(len(self.columns_)) if classes is None else classes
+        rows, scores = self.embedding_(X), np.empty((len(X), len(wanted)))
+        for at, number in enumerate(wanted):
+            white = exact.products(rows - self.columns_[number], self.whiteners_[number])
+            scores[:, at] = -0.5 * np.square(white).sum(axis=1)
+        return scores.astype(self.dtype_)
+
+
+def correlations(covariance: np.ndarray, gamma1: float, gamma2: float) -> np.ndarray:
+    """Of the covariance shrunk towards its mean variance and its mean covariance; the identity without variance."""
+    width = len(covariance)
+    variance = np.trace(covariance) / width
+    if variance <= 0:
+        return np.eye(width)
+    between = (covariance.sum() - np.trace(covariance)) / max(1, width * (width - 1))
+    shrunk = covariance + gamma2 * between + (gamma1 * variance - gamma2 * between) * np.eye(width)
+    deviations = np.sqrt(np.diag(shrunk))
+    return shrunk / np.outer(deviations, deviations)

@@ -1,0 +1,88 @@
+"""Per-class Gaussians around a covariance that goes on learning, with scores that do not."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import softmax
+
+from taer.heads.base import Task
+from taer.heads.card import Card
+from taer.heads.closed_form.gaussians import GaussianHead, shared_covariance
+from taer.heads.closed_form.linalg import discriminants, shrunk
+from taer.heads.fitted import Fitted, number
+
+
+class GaussChain(
+    GaussianHead,
+    name="gauss-chain",
+    card=Card(
+        "frozen",
+        old_scores="never",
+        keeps="statistics",
+        forgets="all but its share in the covariances",
+        linear=False,
+        few_shot=False,
+    ),
+):
+    """Gaussians around all that is known when a class arrives, chained to the frozen scores: old scores never change.
+
+    A later task knows the shared covariance better than the first one did, but its discriminants are not
+    comparable with frozen ones. So with ``l`` the discriminants of all classes under the covariance pooled up to
+    task t, each new class c inherits the gap between its old neighbours' frozen scores and theirs::
+
+        w_c·x + b_c  =  beta·l_c(x) + Σ_old P_cc' [ w_c'·x + b_c' - beta·l_c'(x) ]
+
+    where ``P_cc'`` is the softmax of ``beta·(l_c'(μ_c) - l_c(μ_c)) / T``, ``T`` the temperature of the first task and
+    ``beta`` the slope of the frozen on the present log-odds at the old means. Between c and its neighbours the decision
+    is then that of the present covariance. A class's own covariance adds a quadratic term, as in ``gauss-frozen``. No
+    exemplars, no training; everything to be chosen is chosen in the first task by cross-validation.
+
+    References
+    ----------
+    ``docs/beyond.md`` of this project.
+
+    Examples
+    --------
+    >>> import taer
+    >>> sketches = taer.load_features()
+    >>> few = sketches.train_y < 10
+    >>> head = taer.GaussChain(rank=8).fit(sketches.train_x[few], sketches.train_y[few])
+    >>> head.score(sketches.test_x[sketches.test_y < 10], sketches.test_y[sketches.test_y < 10]) > 0.7
+    True
+    """
+
+    fitted: ClassVar[dict[str, Fitted]] = {"shrinkage_": number(at_least=0)}
+
+    def _shared(self, task: Task) -> np.ndarray:
+        statistics = self.statistics_
+        if task.number == 1:
+            covariance, self.shrinkage_ = shared_covariance(
+                statistics.covariance(), statistics.n_samples, self.prior_
+            )
+            return covariance
+        return shrunk(statistics.covariance(), self.shrinkage_)
+
+    def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
+        means, new, old = self.statistics_.means, task.current, task.old
+        columns, offsets = discriminants(means, covariance)
+        frozen, frozen_offsets = self.columns_[old].astype(np.float64), self.offsets_[old]
+        beta = _slope(means[old] @ frozen.T + frozen_offsets, means[old] @ columns[old].T + offsets[old])
+        columns, offsets = beta * columns, beta * offsets
+        if not len(old):
+            return columns[new], offsets[new], beta
+        at_means = means[new] @ columns.T + offsets
+        apart = at_means[:, old] - at_means[np.arange(len(new)), new][:, None]
+        neighbours = softmax(apart / self.first_temperature_, axis=1)
+        columns_apart, offsets_apart = frozen - columns[old], frozen_offsets - offsets[old]
+        return columns[new] + neighbours @ columns_apart, offsets[new] + neighbours @ offsets_apart, beta
+
+
+def _slope(frozen: np.ndarray, present: np.ndarray) -> float:
+    """Of the log-odds against the true class, at the means of the classes: frozen on present."""
+    if len(frozen) < 2:
+        return 1.0
+    frozen, present = (scores - np.diag(scores)[:, None] for scores in (frozen, present))
+    along, square = float((frozen * present).sum()), float(np.square(present).sum())
+    return along / square if along > 0 else 1.0  # nothing to learn from classes that all have one mean

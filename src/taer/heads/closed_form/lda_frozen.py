@@ -1,0 +1,114 @@
+"""Linear discriminant analysis whose old columns never change."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taer.heads.base import Task
+from taer.heads.card import Card
+from taer.heads.closed_form.base import AS_EVERY, ClosedFormHead
+from taer.heads.closed_form.calibration import log_losses
+from taer.heads.closed_form.linalg import class_moments, discriminants, shrunk
+from taer.heads.closed_form.selection import FOLDS, stratified_folds, trial_samples
+from taer.heads.embedding import NORMALIZATIONS, Normalize
+from taer.heads.fitted import Fitted, array, number
+from taer.heads.params import check_params, param
+from taer.heads.validation import check_features
+from taer.rows import row_chunks
+from taer.statistics import ClassStatistics
+
+_SHRINKAGES = (0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
+_DEFAULT = 0.5
+
+
+class LDAFrozen(
+    ClosedFormHead,
+    name="lda-frozen",
+    card=Card(
+        "frozen", old_scores="never", keeps="statistics", forgets="all but its share in the first covariance"
+    ),
+):
+    """LDA with the covariance of the first task: no exemplars, no training, and old columns never move.
+
+    ``w_c = Σ₁⁻¹ μ_c``. The shrinkage of ``Σ₁`` is chosen in the first task by the cross-validated log loss; a first
+    task with one class, or fewer than five samples of a class, takes 0.5. :meth:`fit_covariance` takes ``Σ₁`` from
+    unlabelled samples instead.
+
+    References
+    ----------
+    R. A. Fisher, "The Use of Multiple Measurements in Taxonomic Problems", 1936, with a covariance that is fixed.
+
+    Examples
+    --------
+    >>> import taer
+    >>> sketches = taer.load_features()
+    >>> head = taer.LDAFrozen().fit(sketches.train_x, sketches.train_y)
+    >>> head.score(sketches.test_x, sketches.test_y) > 0.55
+    True
+    """
+
+    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    shrinkage: Any = param(
+        "auto", "fraction of the mean variance, or chosen in the first task", at_least=0, at_most=1, options=("auto",)
+    )
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "shrinkage_": number(at_least=0, help="the shrinkage in use"),
+        "covariance_": array("width", "width", help="the shrunk covariance of the first task"),
+        "unlabelled_": array("width", "width", optional=True, help="the covariance of unlabelled samples, if given"),
+    }
+
+    def fit_covariance(self, X: ArrayLike) -> Self:
+        """Take the covariance from unlabelled samples; then learn with ``partial_fit``, as ``fit`` forgets everything.
+
+        Without labels it is the covariance of everything, that between classes included.
+        """
+        if hasattr(self, "classes_"):
+            raise ValueError("the covariance is frozen since the first task; fit_covariance must come before it")
+
+        def measure(head: Self) -> None:
+            check_params(head)
+            rows = check_features(head, X, reset=True)
+            head.embedding_ = Normalize.fit(rows, head.normalize)
+            statistics = ClassStatistics(rows.shape[1])
+            for part in row_chunks(rows):
+                statistics.update(head.embedding_(rows[part]), np.zeros(part.stop - part.start, np.int64))
+            head.unlabelled_ = statistics.covariance()
+
+        return self._change(measure)
+
+    def _embedding(self, task: Task) -> Any:
+        if not hasattr(self, "unlabelled_"):
+            return super()._embedding(task)
+        if task.X.shape[1] != len(self.unlabelled_):
+            raise ValueError(
+                f"the covariance was taken from samples of {len(self.unlabelled_)} features, X has {task.X.shape[1]}"
+            )
+        return self.embedding_
+
+    def _choose(self, task: Task) -> None:
+        self.shrinkage_ = self._chosen(task) if isinstance(self.shrinkage, str) else float(self.shrinkage)
+
+    def _solve(self, task: Task) -> None:
+        if task.number == 1:
+            covariance = getattr(self, "unlabelled_", self.statistics_.covariance())
+            self.covariance_ = shrunk(covariance, self.shrinkage_)
+        self._set(task.current, *discriminants(self.statistics_.means[task.current], self.covariance_))
+
+    def _chosen(self, task: Task) -> float:
+        samples, y = trial_samples(task.X, task.y)
+        rows, folds = self.embedding_(samples), stratified_folds(y)
+        if folds is None:
+            return _DEFAULT
+        losses = dict.fromkeys(_SHRINKAGES, 0.0)
+        for fold in range(FOLDS):
+            seen, held = folds != fold, folds == fold
+            means, covariance = class_moments(rows[seen], y[seen])
+            covariance = getattr(self, "unlabelled_", covariance)
+            for shrinkage in _SHRINKAGES:
+                columns, offsets = discriminants(means, shrunk(covariance, shrinkage))
+                losses[shrinkage] += log_losses(rows[held] @ columns.T + offsets, y[held], 1.0).sum()
+        return min(losses, key=lambda shrinkage: losses[shrinkage])

@@ -1,0 +1,81 @@
+"""Covariances and what is made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, lapack, solve_triangular
+
+from taer.statistics import ClassStatistics
+
+
+def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
+    """``(1 - s) Σ + s · tr(Σ)/d · I``; the identity if there is no variance at all."""
+    width = len(covariance)
+    level = np.trace(covariance) / width
+    if level <= 0:
+        return np.eye(width)
+    mixed: np.ndarray = (1 - shrinkage) * covariance
+    mixed.flat[:: width + 1] += shrinkage * level
+    return mixed
+
+
+def discriminants(means: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns ``Σ⁻¹ μ_c`` and offsets ``-μ_cᵀ Σ⁻¹ μ_c / 2`` of linear discriminant analysis with equal priors."""
+    columns = cho_solve(cho_factor(covariance, check_finite=False), means.T, check_finite=False).T
+    return columns, -0.5 * (means * columns).sum(axis=1)
+
+
+def class_moments(rows: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of classes 0 … k-1 and the pooled covariance within them."""
+    statistics = ClassStatistics(rows.shape[1]).update(rows, y)
+    return statistics.means, statistics.covariance()
+
+
+def relative_distances(rows: np.ndarray, statistics: ClassStatistics) -> np.ndarray:
+    """Half the squared Mahalanobis distance to the nearest class, less that to the mean of all (Ren et al., 2021)."""
+    mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
+    between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
+    total = (statistics.scatter + between.T @ between) / statistics.n_samples
+    near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
+    columns, offsets = discriminants(statistics.means, near)
+    background, level = discriminants(mean, far)
+    short = rows.astype(np.float32)  # a ranking needs no more
+    curved = ((short @ (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)) * short).sum(axis=1)
+    to_nearest = (rows @ columns.T + offsets).max(axis=1)
+    distances: np.ndarray = 0.5 * curved - to_nearest + (rows @ background.T + level)[:, 0]
+    return distances
+
+
+def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """``L⁻¹ x`` for each row."""
+    solved: np.ndarray = solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+    return solved
+
+
+def whitener(covariance: np.ndarray) -> np.ndarray:
+    """``L⁻¹``, the inverse of the lower Cholesky factor."""
+    inverse: np.ndarray = lapack.dtrtri(np.linalg.cholesky(covariance), lower=1)[0]
+    return inverse
+
+
+def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    """Mahalanobis distances of rows to a mean, squared; ``inverse`` is a :func:`whitener`, in any precision."""
+    apart = (rows - mean).astype(inverse.dtype)
+    multiply = get_blas_funcs("trmm", (inverse, apart))  # half the work of a product with a full matrix
+    white = multiply(1.0, inverse.T, apart.T, trans_a=1, overwrite_b=1)
+    return np.einsum("ij,ij->j", white, white)
+
+
+def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (as rows) and eigenvalues of ``rowsᵀ rows``, by the smaller of the two products."""
+    if len(rows) >= rows.shape[1]:
+        return eigen(rows.T @ rows)
+    spectrum, vectors = np.linalg.eigh(rows @ rows.T)
+    kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
+    return (rows.T @ (vectors[:, kept] / np.sqrt(spectrum[kept]))).T, spectrum[kept]
+
+
+def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (as rows) and eigenvalues of a scatter."""
+    spectrum, vectors = np.linalg.eigh(scatter)
+    return vectors.T, np.maximum(spectrum, 0)

@@ -1,0 +1,108 @@
+"""Ridge regression on class indicators."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from taer.heads.card import Card
+from taer.heads.closed_form.base import SolvedHead
+from taer.heads.closed_form.linalg import eigen
+from taer.heads.fitted import Fitted, number
+from taer.heads.params import param
+from taer.statistics import ClassStatistics
+
+_POWERS = np.arange(-8, 4.1, 0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
+_RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding
+STRENGTH = "strength of the penalty, a number or chosen at every task"
+WEIGHT = "None: every sample counts the same; 'balanced': every class does"
+
+
+class Ridge(
+    SolvedHead,
+    name="ridge",
+    card=Card(
+        "closed form",
+        old_scores="move",
+        keeps="statistics",
+        forgets="with `forgettable=True`",
+        few_shot=False,
+    ),
+):
+    """Ridge: least squares on one-hot labels, equal to fitting all data at once; old columns move.
+
+    ``(G + γ I)⁻¹ Q`` with ``G = Xᵀ X`` and ``Q = Xᵀ Y`` of centred data, both known from the class statistics. With
+    ``gamma="auto"`` the strength is chosen again at every task, from these statistics alone, by generalized
+    cross-validation: the least ``RSS / (1 - df / n)²``. So the result does not depend on the order of the tasks.
+
+    With ``class_weight="balanced"`` every class counts the same, however few samples it has, as in AIR (Fang et al.,
+    2024): ``G`` and ``Q`` are those of ``n / classes`` samples per class around the known means, with the pooled
+    covariance. That is weighted ridge regression under the assumption that all classes have one covariance.
+
+    References
+    ----------
+    G. Golub, M. Heath, G. Wahba, "Generalized Cross-Validation as a Method for Choosing a Good Ridge Parameter", 1979.
+
+    Examples
+    --------
+    >>> import taer
+    >>> sketches = taer.load_features()
+    >>> head = taer.Ridge().fit(sketches.train_x, sketches.train_y)
+    >>> head.score(sketches.test_x, sketches.test_y) > 0.5
+    True
+    """
+
+    gamma: Any = param("auto", STRENGTH, at_least=0, options=("auto",))
+    class_weight: str | None = param(None, WEIGHT, options=(None, "balanced"))
+
+    fitted: ClassVar[dict[str, Fitted]] = {"gamma_": number(at_least=0, help="the strength in use")}
+
+    def _solution(self) -> tuple[np.ndarray, np.ndarray]:
+        columns, offsets, self.gamma_ = least_squares(self.statistics_, self.gamma, self.class_weight == "balanced")
+        return columns, offsets
+
+
+def least_squares(statistics: ClassStatistics, gamma: Any, balanced: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Columns and offsets of ridge regression on class indicators, and the strength they were found with."""
+    n, counts = statistics.n_samples, statistics.counts
+    if balanced:
+        counts = np.full(len(counts), n / len(counts))
+    mean = counts @ statistics.means / n
+    distances = statistics.means - mean
+    sums = distances * counts[:, None]
+    directions, spectrum = eigen(statistics.scatter + distances.T @ sums)
+    projected = directions @ sums.T
+    if gamma == "auto":
+        powers = np.square(projected).sum(axis=1)
+        gamma = cross_validated(spectrum, powers, float(n - np.square(counts).sum() / n), n)
+    least = _RANK * float(spectrum.max()) or 1.0  # with gamma=0 or no variance at all
+    columns = (projected / (spectrum + max(float(gamma), least))[:, None]).T @ directions
+    return columns, counts / n - columns @ mean, float(gamma)
+
+
+def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: int) -> float:
+    """The strength γ of least generalized cross-validation error.
+
+    ``spectrum`` are the eigenvalues ``e`` of ``XᵀX``, ``powers`` the squared lengths of the rows of ``VᵀXᵀY``, ``total``
+    is ``|Y|²``, all of centred data. Written so that nothing cancels where ``n`` is not above the rank:
+    ``RSS = |Y|² - Σ power/e + Σ power/e · (γ/(e + γ))²`` and ``n - df = n - 1 - rank + Σ γ/(e + γ)``.
+    """
+    kept = spectrum > _RANK * spectrum.max()
+    if not kept.any():
+        return 1.0
+    spectrum, explained = spectrum[kept], powers[kept] / spectrum[kept]
+    left = max(n - 1 - len(spectrum), 0)
+    unexplained = max(total - explained.sum(), 0.0) if left else 0.0
+
+    def error(power: float) -> float:
+        shrunk = 1 / (1 + spectrum / (level * 10**power))
+        rss = unexplained + explained @ np.square(shrunk)
+        return float(np.log(max(rss, 1e-300)) - 2 * np.log(left + shrunk.sum()))
+
+    level = float(spectrum.mean())
+    best = _POWERS[int(np.argmin([error(power) for power in _POWERS]))]
+    step = _POWERS[1] - _POWERS[0]
+    found = minimize_scalar(error, bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-6})
+    return float(level * 10**found.x)

@@ -1,0 +1,35 @@
+"""Samples and folds by which a first task chooses a few numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+_TRIAL_ROWS, _TRIAL_CLASSES = 20_000, 200
+FOLDS = 5
+
+
+def trial_samples(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All samples, or some of a large task, spread over its classes; and their classes, numbered from zero."""
+    classes = np.unique(y)
+    if len(classes) > _TRIAL_CLASSES:
+        classes = classes[np.linspace(0, len(classes) - 1, _TRIAL_CLASSES).astype(int)]
+    picks = np.flatnonzero(np.isin(y, classes))
+    if len(picks) > _TRIAL_ROWS:
+        by_class = picks[np.argsort(y[picks], kind="stable")]
+        picks = np.sort(by_class[np.linspace(0, len(picks) - 1, _TRIAL_ROWS).astype(int)])
+    return X[picks], np.unique(y[picks], return_inverse=True)[1]
+
+
+def stratified_folds(y: np.ndarray) -> np.ndarray | None:
+    """A fold for each sample, spread over each class; nothing if that is impossible or pointless."""
+    counts = np.bincount(y)
+    if len(counts) < 2 or counts.min() < FOLDS:
+        return None
+    folds = np.zeros(len(y), np.int64)
+    split = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
+    for number, (_, held) in enumerate(split):
+        folds[held] = number
+    return folds

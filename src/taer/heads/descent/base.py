@@ -1,0 +1,130 @@
+"""Linear columns above the features, trained by SGD: what the methods of this family share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from taer.heads import exact
+from taer.heads.base import Head, Task, grown
+from taer.heads.descent.loop import Loop, Plan
+from taer.heads.embedding import Standardize, unit_rows
+from taer.heads.fitted import Fitted, array, value_of
+from taer.heads.params import param
+from taer.rows import row_chunks
+
+_FEW = 8  # times smaller pieces than usual, which stay in the cache
+
+
+class DescentHead(Head):
+    """Scores ``columns_ @ embedding_(x) + offsets_``, with one column (weight vector) per class.
+
+    A method implements ``_plan``: which samples and which gradient of the scores. It may also say which columns move
+    (``_moving``, by default all) and what else happens when a task ends (``_finish``).
+    """
+
+    epochs: int = param(10, "passes over the samples of a task", at_least=1)
+    lr: float = param(0.1, "learning rate", above=0)
+    batch_size: int = param(32, "samples of the current task in a step", at_least=1)
+    last_batch: str = param(
+        "weigh",
+        "the last batch of an epoch, if smaller than batch_size: a step like any other, no step, or a step with the "
+        "learning rate times its size / batch_size; the only batch of an epoch is always a whole step",
+        options=("keep", "drop", "weigh"),
+    )
+    standardize: str = param(
+        "scale",
+        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
+        options=("none", "center", "scale"),
+    )
+    init: str = param(
+        "normalized-mean",
+        "start of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",
+        options=("zero", "uniform", "mean", "normalized-mean"),
+    )
+    init_tasks: str = param(
+        "all", "whether init is for every task or only the first, with zeros after it", options=("first", "all")
+    )
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "embedding_": value_of(Standardize, width="width", help="the fixed map of the features"),
+        "columns_": array("classes", "width", help="one column per class, in order of arrival, after that map"),
+        "offsets_": array("classes", help="what is added to the scores, likewise"),
+    }
+
+    def _plan(self, task: Task, columns: np.ndarray) -> Plan:
+        """Which samples and which gradient; ``columns`` are the moving ones as they start."""
+        raise NotImplementedError
+
+    def _moving(self, task: Task) -> np.ndarray:
+        """Classes whose columns this task may change, in ascending order."""
+        return np.arange(task.n_classes)
+
+    def _finish(self, task: Task) -> None:
+        """What else happens when the columns of a task are learned."""
+
+    def _learn(self, task: Task) -> None:
+        self._open(task)
+        moving = self._moving(task)
+        columns = self._start(task, moving)
+        self._loop().descend(columns, self._plan(task, columns))
+        self._store(moving, columns)
+        self._finish(task)
+
+    def _open(self, task: Task) -> None:
+        """What the first task fixes, and room for new classes."""
+        if task.number == 1:
+            self.embedding_ = Standardize.fit(task.X, self.standardize)
+            self.columns_ = np.zeros((0, task.X.shape[1]), self.dtype_)
+            self.offsets_ = np.zeros(0)
+        self.columns_, self.offsets_ = grown(self.columns_, task.n_classes), grown(self.offsets_, task.n_classes)
+
+    def _loop(self, epochs: int | None = None) -> Loop:
+        epochs = self.epochs if epochs is None else epochs
+        return Loop(self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch)
+
+    def _start(self, task: Task, moving: np.ndarray) -> np.ndarray:
+        """The moving columns as they start: known ones where they are, new ones as ``init`` says."""
+        columns = self.columns_[moving]
+        columns[np.searchsorted(moving, task.new)] = self._new_columns(task)
+        return columns
+
+    def _new_columns(self, task: Task) -> np.ndarray:
+        shape = (len(task.new), task.X.shape[1])
+        if self.init == "zero" or (self.init_tasks == "first" and task.number > 1):
+            return np.zeros(shape)
+        if self.init == "uniform":
+            return self.rng_.uniform(-1, 1, shape) / np.sqrt(shape[1])
+        means = self._means_of_new(task)
+        return means if self.init == "mean" else unit_rows(means)
+
+    def _means_of_new(self, task: Task) -> np.ndarray:
+        """Means of the new classes, in the mapped space; zero for one without samples."""
+        sums, codes = np.zeros((len(task.new), task.X.shape[1])), task.y - task.n_known
+        for rows in row_chunks(task.X):
+            members = np.flatnonzero(codes[rows] >= 0)
+            shape = len(task.new), len(members)
+            onehot = csc_array((np.ones(len(members)), codes[rows][members], np.arange(len(members) + 1)), shape)
+            sums += onehot @ task.X[rows][members].astype(np.float64)
+        counts = np.bincount(codes[codes >= 0], minlength=len(task.new))[:, None]
+        means = sums / np.maximum(counts, 1)
+        return np.where(counts, (means - self.embedding_.mean) / self.embedding_.scale, 0)
+
+    def _store(self, classes: np.ndarray, columns: np.ndarray) -> None:
+        self.columns_ = self.columns_.copy()
+        self.columns_[classes] = exact.rounded(columns, self.dtype_)
+
+    def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
+        """``log Σ exp`` of the scores of some classes: a constant per sample while their columns rest."""
+        columns, offsets = self.columns_[classes], self.offsets_[classes, None].astype(self.columns_.dtype)
+        found = np.empty(len(X), self.columns_.dtype)
+        for rows in row_chunks(X, width=_FEW * max(X.shape[1], len(classes))):
+            scores = columns @ self.embedding_(X[rows]).T
+            scores += offsets
+            top = scores.max(axis=0)
+            scores -= top
+            np.exp(scores, out=scores)
+            found[rows] = top + np.log(scores.sum(axis=0, dtype=np.float64))
+        return found

@@ -1,0 +1,81 @@
+"""Incremental classifier and representation learning."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from taer.heads.base import Task
+from taer.heads.card import Card
+from taer.heads.descent.loop import Batch, Plan
+from taer.heads.descent.memory import MemoryHead
+from taer.heads.embedding import unit_rows
+from taer.heads.fitted import Fitted, array
+from taer.heads.params import param
+from taer.memory import POLICIES
+
+
+class ICaRL(
+    MemoryHead,
+    name="icarl",
+    card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
+):
+    """iCaRL: the nearest mean of exemplars, with a sigmoid head beside it.
+
+    Predicts the class whose mean of unit-length exemplars, at unit length, is nearest to the unit-length
+    feature. The head minimizes the binary cross-entropy over all seen classes on ``D_t ∪ M``, with the outputs
+    at the start of the task as targets of old classes. On frozen features these targets are met exactly: old columns
+    do not move, and the nearest mean does not depend on the head at all.
+
+    Departures: no flipped images; ``memory="greedy"`` is the memory that the paper's comparison describes.
+
+    References
+    ----------
+    S.-A. Rebuffi et al., "iCaRL: Incremental Classifier and Representation Learning", CVPR 2017.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> X, y = np.repeat(np.eye(3), 20, axis=0), np.repeat([0, 1, 2], 20)
+    >>> head = taer.ICaRL(random_state=0).partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    >>> head.predict(np.eye(3))
+    array([0, 1, 2])
+    """
+
+    lr: float = param(0.3, "learning rate", above=0)
+    memory_size: int = param(200, "samples kept from all earlier tasks together", at_least=1)
+    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    inference: str = param("nme", "answer by the nearest mean of exemplars or by the head", options=("nme", "head"))
+
+    fitted: ClassVar[dict[str, Fitted]] = {"means_": array("classes", "width", help="of exemplars, at unit length")}
+
+    def _moving(self, task: Task) -> np.ndarray:
+        return task.current
+
+    def _plan(self, task: Task, columns: np.ndarray) -> Plan:
+        def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
+            """Of the mean over samples and all seen classes; old classes are a constant."""
+            is_class = batch.constants["target"][:, None] == task.current
+            found: np.ndarray = (expit(scores) - is_class) / (len(scores) * task.n_classes)
+            return found.astype(scores.dtype, copy=False)
+
+        return Plan(self._union(task), gradient)
+
+    def _finish(self, task: Task) -> None:
+        self._remember(task)
+        exemplars = unit_rows(self.embedding_(self.memory_.X))
+        self.means_ = np.zeros((task.n_classes, task.X.shape[1]), self.dtype_)
+        for number in np.unique(self.memory_.y):
+            self.means_[number] = exemplars[self.memory_.y == number].mean(axis=0)
+        self.means_ = unit_rows(self.means_)
+
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        if self.inference == "head":
+            return super()._scores(X, classes)
+        # -|h - m|² = 2 h·m - 2 at unit length; a class without exemplars has no mean and comes last
+        means = self.means_ if classes is None else self.means_[classes]
+        scores: np.ndarray = 2 * unit_rows(self.embedding_(X)) @ means.T - 2
+        scores[:, ~means.any(axis=1)] = -4
+        return scores

@@ -1,0 +1,46 @@
+"""The upper bound: keep everything and learn it all at once."""
+
+from __future__ import annotations
+
+import copy
+from typing import ClassVar
+
+import numpy as np
+
+from taer.heads.base import Task
+from taer.heads.card import Card
+from taer.heads.descent.base import DescentHead
+from taer.heads.descent.loop import Plan, Samples
+from taer.heads.descent.losses import cross_entropy
+from taer.heads.fitted import Fitted, value_of
+from taer.memory import Everything
+
+
+class Joint(DescentHead, name="joint", card=Card("bound", old_scores="move", keeps="everything", forgets="no")):
+    """Joint training: keeps every sample of every task and trains again from scratch on their union at each task.
+
+    An upper bound, not an incremental method: memory and time grow with all data seen.
+
+    References
+    ----------
+    The upper bound of every comparison of class-incremental learning.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> X, y = np.repeat(np.eye(3), 20, axis=0), np.repeat([0, 1, 2], 20)
+    >>> head = taer.Joint(random_state=0).partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    >>> head.predict(np.eye(3))
+    array([0, 1, 2])
+    """
+
+    fitted: ClassVar[dict[str, Fitted]] = {"memory_": value_of(Everything, width="width", help="every sample")}
+
+    def _learn(self, task: Task) -> None:
+        memory = copy.copy(self.memory_) if task.number > 1 else Everything()
+        memory.add(task.X, task.y, self.rng_)
+        self.memory_: Everything = memory
+        super()._learn(Task(memory.X, memory.y, n_known=0, n_classes=task.n_classes, number=task.number))
+
+    def _plan(self, task: Task, columns: np.ndarray) -> Plan:
+        return Plan(Samples(task.X, {"target": task.y}), cross_entropy)

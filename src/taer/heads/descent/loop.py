@@ -1,0 +1,138 @@
+"""The loop that every head of this family runs, and the plan that tells it what to do in a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taer.heads.embedding import Standardize
+from taer.memory import draw
+from taer.threads import one_blas_thread
+
+_BLOCK = 1 << 19  # values whose random draws are made, and which are read from storage, together
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows to learn from and, per row, the constants that the objective needs (its target column, …)."""
+
+    X: Any
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+class Batch(NamedTuple):
+    """One step: the mapped rows of the current batch, then those of each replay draw."""
+
+    rows: np.ndarray
+    constants: Mapping[str, np.ndarray]  # of all rows, or of the replayed ones if only those have it
+    weight: np.ndarray  # of each row in the loss
+    parts: tuple[slice, ...]  # the current batch and each draw
+    fraction: float = 1.0  # of the learning rate in this step: below 1 for a smaller batch that is weighed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a head does in one task."""
+
+    current: Samples  # the epochs run over these, in the user's space
+    gradient: Callable[[np.ndarray, Batch], np.ndarray]  # of the loss by the scores; may overwrite the scores
+    resting: str | None = None  # the constant that enters the scores as one more column, which never moves
+    replay: Samples | None = None  # batches are drawn from these, already mapped
+    replay_size: int = 0  # samples in a draw
+    weights: tuple[float, ...] = (1.0,)  # of the mean loss on the current batch and on each draw
+    lr: float | None = None  # the head's if not given
+    # moves the columns, given the gradient and the learning rate; plain descent if not given
+    step: Callable[[np.ndarray, np.ndarray, float], None] | None = None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Stochastic gradient descent in batches of the current task, each with draws from a memory."""
+
+    embedding: Standardize
+    rng: np.random.Generator
+    lr: float
+    epochs: int
+    batch_size: int
+    last_batch: str
+
+    def descend(self, columns: np.ndarray, plan: Plan) -> None:
+        """Move ``columns`` in place, as the plan says."""
+        moving, resting, dtype = len(columns), plan.resting, columns.dtype
+        full_step = self.lr if plan.lr is None else plan.lr
+        with one_blas_thread(), np.errstate(all="ignore"):
+            for _ in range(self.epochs):
+                for batch in self.batches(plan):
+                    # Class by class in memory: what is summed over classes is then summed a whole batch at a time.
+                    scores = np.empty((moving + (resting is not None), len(batch.rows)), dtype)
+                    np.matmul(columns, batch.rows.T, out=scores[:moving])
+                    if resting is not None:
+                        scores[moving] = batch.constants[resting]
+                    gradient = plan.gradient(scores.T, batch).T[:moving]
+                    lr = full_step * batch.fraction
+                    if plan.step is None:
+                        gradient *= lr
+                        columns -= gradient @ batch.rows
+                    else:
+                        plan.step(columns, gradient @ batch.rows, lr)
+        check_finite(columns, full_step)
+
+    def batches(self, plan: Plan) -> Iterator[Batch]:
+        """One epoch in random order. A batch is valid until the next is asked for."""
+        order, size = self.rng.permutation(len(plan.current)), self.batch_size
+        whole = len(order) - len(order) % size
+        at_once = max(1, _BLOCK // (2 * size * plan.current.X.shape[1])) * size
+        for start in range(0, whole, at_once):
+            picks = order[start : min(start + at_once, whole)]
+            yield from self._block(plan, picks.reshape(-1, size))
+        rest = len(order) - whole
+        if rest and not whole:  # the only batch, never shortened: a small task would hardly be learned
+            yield from self._block(plan, order[None])
+        elif rest and self.last_batch != "drop":
+            fraction = rest / size if self.last_batch == "weigh" else 1.0
+            yield from self._block(plan, order[None, whole:], fraction)
+
+    def _block(self, plan: Plan, picks: np.ndarray, fraction: float = 1.0) -> Iterator[Batch]:
+        """Several batches of one size, whose draws and constants are gathered together."""
+        (steps, size), X, replay = picks.shape, plan.current.X, plan.replay
+        constants = {name: values[picks] for name, values in plan.current.constants.items()}
+        sizes, drawn = [size], None
+        if replay is not None and len(replay):
+            draws = [draw(len(replay), plan.replay_size, steps, self.rng) for _ in plan.weights[1:]]
+            sizes += [each.shape[1] for each in draws]
+            drawn = np.concatenate(draws, axis=1)
+            for name, values in replay.constants.items():
+                own = [constants[name]] if name in constants else []
+                constants[name] = np.concatenate([*own, values[drawn]], axis=1)
+        shares = [weight / part for weight, part in zip(plan.weights, sizes, strict=False)]
+        weight = np.repeat(np.array(shares, self.embedding.dtype), sizes)
+        ends = np.cumsum(sizes).tolist()
+        parts = tuple(slice(end - part, end) for end, part in zip(ends, sizes, strict=True))
+        # One small buffer for all steps stays in the cache; arrays are read row by row, other storage once a block.
+        rows = np.empty((ends[-1], X.shape[1]), self.embedding.dtype)
+        stored = None if isinstance(X, np.ndarray) else X[picks.ravel()].reshape(steps, size, -1)
+        for at in range(steps):
+            if stored is not None:
+                rows[:size] = stored[at]
+            elif X.dtype == rows.dtype:
+                X.take(picks[at], axis=0, out=rows[:size], mode="clip")  # clip spares a copy; all are in range
+            else:
+                rows[:size] = X[picks[at]]
+            self.embedding.apply(rows[:size])
+            if replay is not None and drawn is not None:
+                replay.X.take(drawn[at], axis=0, out=rows[size:], mode="clip")
+            yield Batch(rows, {name: values[at] for name, values in constants.items()}, weight, parts, fraction)
+
+
+def check_finite(columns: np.ndarray, lr: float) -> None:
+    """Descent with too long steps ends in infinities, not in a classifier."""
+    if not np.isfinite(columns).all():
+        raise ValueError(
+            f"learning diverged; a smaller lr (it is {lr:g}) helps, and so does standardize='scale'"
+        )

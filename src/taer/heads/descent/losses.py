@@ -1,0 +1,78 @@
+"""Gradients of losses by the scores: cross-entropy, and distillation of the scores at the start of the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from taer.heads.base import Learned, Task
+from taer.heads.descent.loop import Batch
+
+TEMPERATURE = 2.0  # of every published distillation here
+
+
+def cross_entropy(scores: np.ndarray, batch: Batch) -> np.ndarray:
+    """The gradient of the weighted cross-entropy with the batch's targets."""
+    return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
+
+
+def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """``weight · (softmax(scores) - onehot(target))``; the scores may be overwritten."""
+    by_class = np.ascontiguousarray(scores.T)  # in the loop they are stored so, and nothing is copied
+    by_class -= np.maximum.reduce(by_class, axis=0)
+    np.exp(by_class, out=by_class)
+    by_class *= weight / np.add.reduce(by_class, axis=0)
+    by_class.reshape(-1)[target * len(target) + np.arange(len(target))] -= weight
+    return by_class.T
+
+
+class Blocks:
+    """Disjoint groups of columns, each with a softmax of its own."""
+
+    def __init__(self, groups: Iterable[np.ndarray]) -> None:
+        groups = [group for group in groups if len(group)]
+        self.sizes = np.array([len(group) for group in groups], np.int64)
+        self.columns = np.concatenate([*groups, np.empty(0, np.int64)]).astype(np.int64)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+
+    def softmax(self, scores: np.ndarray) -> np.ndarray:
+        """Softmax of each block, columns in the order of ``self.columns``; overwrites nothing."""
+        by_class = scores.T[self.columns]
+        by_class -= np.repeat(np.maximum.reduceat(by_class, self.starts, axis=0), self.sizes, axis=0)
+        np.exp(by_class, out=by_class)
+        by_class /= np.repeat(np.add.reduceat(by_class, self.starts, axis=0), self.sizes, axis=0)
+        return by_class.T
+
+    def distillation(self, scores: np.ndarray, teacher: np.ndarray) -> np.ndarray:
+        """``softmax(scores / T) - softmax(teacher / T)`` in each block: the gradient of ``T·Σ KL``."""
+        return self.softmax(scores / TEMPERATURE) - self.softmax(teacher / TEMPERATURE)
+
+
+def old_task_blocks(task: Task, learning_order: list[Learned]) -> Blocks:
+    """The old classes, grouped by the task in which they arrived."""
+    learned_in = np.array([at for _, at in learning_order])[task.old]
+    return Blocks([task.old[learned_in == at] for at in range(1, task.number)])
+
+
+def separated(
+    task: Task, old_tasks: Blocks, teacher: np.ndarray, kd_weight: float
+) -> Callable[[np.ndarray, Batch], np.ndarray]:
+    """Gradient of cross-entropies inside the current and inside all old classes, and of the distillation.
+
+    ``kd_weight`` multiplies ``softmax(z / T) - softmax(before / T)``: T with the factor T², 1 / T without.
+    """
+    own = [Blocks([task.current]), Blocks([task.old])]
+
+    def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
+        found, n = np.zeros_like(scores), len(scores)
+        for part, block in zip(batch.parts, own, strict=False):
+            found[part, block.columns] = block.softmax(scores[part])
+        found[np.arange(n), batch.constants["target"]] -= 1
+        if len(old_tasks.columns):
+            before = batch.rows @ teacher.T
+            found[:, old_tasks.columns] += kd_weight * old_tasks.distillation(scores, before)
+        found /= n
+        return found
+
+    return gradient

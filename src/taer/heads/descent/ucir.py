@@ -1,0 +1,129 @@
+"""Learning a unified classifier incrementally via rebalancing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from taer.heads.base import Task
+from taer.heads.card import Card
+from taer.heads.descent.loop import Plan, check_finite
+from taer.heads.descent.losses import cross_entropy, cross_entropy_gradient
+from taer.heads.descent.memory import MemoryHead
+from taer.heads.embedding import unit_rows
+from taer.heads.fitted import Fitted, number
+from taer.heads.params import param
+from taer.memory import POLICIES
+from taer.rows import row_chunks
+from taer.threads import one_blas_thread
+
+MARGIN = 0.5
+
+
+class UCIR(
+    MemoryHead,
+    name="ucir",
+    card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
+):
+    """UCIR: a cosine classifier with a learned scale; old columns rest, new ones are imprinted.
+
+    On ``D_t ∪ M``::
+
+        CE of eta · cos(h, w_c)  +  mean over replayed x and its k nearest new classes of
+                                    max(0, 1/2 - cos(h, w_y) + cos(h, w_new))
+
+    New columns start at the mean of their class, at the mean length of old columns; those of the first task are
+    random. The paper's third term keeps the feature of each image where it was: with a frozen extractor it is
+    zero, and so is not computed. ``eta`` goes on learning, so scores of old classes change by a common factor.
+
+    References
+    ----------
+    S. Hou et al., "Learning a Unified Classifier Incrementally via Rebalancing", CVPR 2019.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> X, y = np.repeat(np.eye(3), 20, axis=0), np.repeat([0, 1, 2], 20)
+    >>> head = taer.UCIR(random_state=0).partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    >>> head.predict(np.eye(3))
+    array([0, 1, 2])
+    """
+
+    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    momentum: float = param(0.9, "momentum of the descent", at_least=0)
+    weight_decay: float = param(5e-4, "decay of new columns and of the scale", at_least=0)
+    k: int | None = param(None, "new classes that a replayed sample is kept away from; None for 2, or all if fewer")
+
+    fitted: ClassVar[dict[str, Fitted]] = {"eta_": number(help="the learned scale of the cosines")}
+    init: ClassVar[str] = "imprinted"  # type: ignore[misc]  # so neither is a parameter here
+    init_tasks: ClassVar[str] = "all"  # type: ignore[misc]
+
+    def _learn(self, task: Task) -> None:
+        self._open(task)
+        if self.k is not None and not 1 <= self.k <= len(task.current):
+            raise ValueError(f"UCIR: k must be 1 … {len(task.current)}, the classes of the task, got {self.k}")
+        rows = self._initial_rows(task)
+        self.eta_: float = self._train(rows, self.eta_ if task.number > 1 else 1.0, task)
+        self.columns_ = rows
+        self._remember(task)
+
+    def _initial_rows(self, task: Task) -> np.ndarray:
+        width = task.X.shape[1]
+        if task.number == 1:
+            bound = 1 / np.sqrt(width)
+            return self.rng_.uniform(-bound, bound, (task.n_classes, width)).astype(self.dtype_)
+        rows = self.columns_.copy()
+        if len(task.new):
+            sums = np.zeros((len(task.new), width))
+            for part in row_chunks(task.X):
+                onehot = (task.y[part] == task.new[:, None]).astype(self.dtype_)
+                sums += onehot @ unit_rows(self.embedding_(task.X[part]))
+            rows[task.new] = unit_rows(sums) * np.linalg.norm(rows[: task.n_known], axis=1).mean()
+        return rows
+
+    def _train(self, rows: np.ndarray, eta: float, task: Task) -> float:
+        """Move the current rows in place; returns the scale."""
+        moving, plan, loop = task.current, Plan(self._union(task), cross_entropy), self._loop()
+        is_old = np.isin(np.arange(task.n_classes), task.old)
+        unit, own = unit_rows(rows), rows[moving]
+        speed, eta_speed = np.zeros_like(own), 0.0
+        with one_blas_thread(), np.errstate(all="ignore"):
+            for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
+                target, h = batch.constants["target"], unit_rows(batch.rows)
+                cosines = h @ unit.T
+                by_score = cross_entropy_gradient(eta * cosines, target, batch.weight)
+                by_cosine = eta * by_score[:, moving]
+                by_cosine += self._margin_gradient(cosines, target, is_old[target], moving)
+                norms = np.linalg.norm(own, axis=1, keepdims=True)
+                norms[norms == 0] = 1
+                along = by_cosine.T @ h
+                along -= (along * unit[moving]).sum(axis=1, keepdims=True) * unit[moving]
+                by_eta = float((by_score * cosines).sum())
+                speed = self.momentum * speed + batch.fraction * (along / norms + self.weight_decay * own)
+                eta_speed = self.momentum * eta_speed + batch.fraction * (by_eta + self.weight_decay * eta)
+                own -= self.lr * speed
+                eta -= self.lr * eta_speed
+                unit[moving] = unit_rows(own)
+        check_finite(own, self.lr)
+        rows[moving] = own
+        return eta
+
+    def _margin_gradient(
+        self, cosines: np.ndarray, target: np.ndarray, is_old: np.ndarray, moving: np.ndarray
+    ) -> np.ndarray:
+        """Of the margin ranking loss by the cosines of the current classes; those of old ones rest."""
+        found, k = np.zeros((len(cosines), len(moving)), cosines.dtype), min(self.k or 2, len(moving))
+        replayed = np.flatnonzero(is_old)
+        if len(replayed):
+            new = cosines[np.ix_(replayed, moving)]
+            nearest = np.argpartition(-new, k - 1, axis=1)[:, :k]
+            truth = cosines[replayed, target[replayed]][:, None]
+            violated = MARGIN - truth + np.take_along_axis(new, nearest, axis=1) > 0
+            found[replayed[:, None], nearest] = violated / (len(replayed) * k)
+        return found
+
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        columns = self.columns_ if classes is None else self.columns_[classes]
+        scores: np.ndarray = self.eta_ * (unit_rows(self.embedding_(X)) @ unit_rows(columns).T)
+        return scores

@@ -1,0 +1,223 @@
+"""Maps of the user's features into the space in which a head learns, fixed by the first task.
+
+Each is a value: made once by ``fit``, called on rows, and kept with the head. The rows that come out have a mean near
+zero, so that nothing later cancels: not sums of squares, not scores in a shorter type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from taer.heads.fitted import FLOATS
+from taer.rows import row_chunks
+
+NORMALIZATIONS = ("none", "l2", "sqrt-l2")
+
+
+def result_type(X: Any) -> str:
+    """The type in which a head answers: float64 stays, float16 is too short."""
+    return str(np.result_type(X.dtype, np.float32))
+
+
+def unit_rows(rows: np.ndarray) -> np.ndarray:
+    """Rows at unit length; a row of zeros stays."""
+    norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    return rows / np.where(norms > 0, norms, 1)
+
+
+def _mean(X: Any, embed: Any) -> np.ndarray:
+    total: Any = sum(embed(X[rows]).sum(axis=0, dtype=np.float64) for rows in row_chunks(X))
+    return total / len(X)
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """``(x - mean) / scale`` in the type of the head."""
+
+    kind: ClassVar[str] = "standardize"
+
+    mean: np.ndarray
+    scale: np.ndarray
+    dtype: str
+
+    @classmethod
+    def fit(cls, X: Any, how: str) -> Self:
+        """From the first task: nothing, subtract its mean, or also divide by its (shrunk) standard deviation."""
+        width = X.shape[1]
+        mean, scale = np.zeros(width), np.ones(width)
+        if how != "none":
+            mean = _mean(X, np.asarray)
+        if how == "scale":
+            squares: Any = sum(np.square(X[rows] - mean).sum(axis=0) for rows in row_chunks(X))
+            # Shrink towards the mean variance, as if `width` extra samples had it: a feature that is all but
+            # constant in a small first task need not be so in later ones.
+            variances = (squares + squares.mean() / len(X) * width) / (len(X) + width)
+            scale = np.sqrt(variances) if variances.any() else scale
+        return cls(mean, scale, result_type(X))
+
+    def __post_init__(self) -> None:
+        # None where there is nothing to do: the loop maps every batch
+        shift = self.mean.astype(self.dtype) if self.mean.any() else None
+        stretch = (1 / self.scale).astype(self.dtype) if (self.scale != 1).any() else None
+        object.__setattr__(self, "_shift", shift)
+        object.__setattr__(self, "_stretch", stretch)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        rows = np.array(X, self.dtype, order="C")
+        self.apply(rows)
+        return rows
+
+    def apply(self, rows: np.ndarray) -> None:
+        """Map rows of the head's type in place."""
+        if self._shift is not None:  # type: ignore[attr-defined]
+            rows -= self._shift  # type: ignore[attr-defined]
+        if self._stretch is not None:  # type: ignore[attr-defined]
+            rows *= self._stretch  # type: ignore[attr-defined]
+
+    def fold(self, columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients and intercepts of the user's features that give the same scores."""
+        coef = columns / self.scale
+        return coef, offsets - (coef * self.mean).sum(axis=1)
+
+    def graph(self, graph: Any, rows: str) -> str:
+        rows = graph.cast(rows, np.float64)
+        return str(graph.add("Div", graph.add("Sub", rows, self.mean), self.scale))
+
+    def check(self, width: int, n_classes: int) -> None:
+        """Raise a ValueError unless this is a map of so many features."""
+        _check_rows(width, self.mean, self.scale)
+        if self.dtype not in FLOATS or (self.scale <= 0).any():
+            raise ValueError("expected scales above zero and a type of floating-point numbers")
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"mean": self.mean, "scale": self.scale, "dtype": np.array(self.dtype)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        return cls(arrays["mean"], arrays["scale"], str(arrays["dtype"]))
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Rows as they are, at unit length, or after a signed square root at unit length; then less their mean; float64."""
+
+    kind: ClassVar[str] = "normalize"
+
+    how: str
+    center: np.ndarray
+
+    @classmethod
+    def fit(cls, X: Any, how: str) -> Self:
+        """From the first task: its mean and, for "auto", the square root if it has no negative value, else unit length."""
+        if how == "auto":
+            how = "sqrt-l2" if all(X[rows].min() >= 0 for rows in row_chunks(X)) else "l2"
+        return cls(how, _mean(X, lambda rows: normalized(rows, how)))
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return normalized(X, self.how) - self.center
+
+    def fold(self, columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Coefficients and intercepts of the user's features, if rows are taken as they are."""
+        return (columns, offsets - (columns * self.center).sum(axis=1)) if self.how == "none" else None
+
+    def graph(self, graph: Any, rows: str) -> str:
+        return str(graph.add("Sub", _add_normalized(graph, rows, self.how), self.center))
+
+    def check(self, width: int, n_classes: int) -> None:
+        """Raise a ValueError unless this is a map of so many features."""
+        _check_rows(width, self.center)
+        if self.how not in NORMALIZATIONS:
+            raise ValueError(f"expected one of {', '.join(NORMALIZATIONS)}")
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"how": np.array(self.how), "center": self.center}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        return cls(str(arrays["how"]), arrays["center"])
+
+
+def _check_rows(width: int, *arrays: np.ndarray) -> None:
+    for array in arrays:
+        if array.shape != (width,) or array.dtype.name not in FLOATS or not np.isfinite(array).all():
+            raise ValueError(f"expected {width} finite numbers")
+
+
+def normalized(X: np.ndarray, how: str) -> np.ndarray:
+    """Rows as they are, at unit length, or after a signed square root at unit length; a new float64 array."""
+    rows = np.array(X, np.float64, order="C")
+    if how == "sqrt-l2":
+        rows = np.sign(rows) * np.sqrt(np.abs(rows))
+    return rows if how == "none" else unit_rows(rows)
+
+
+@dataclass(frozen=True)
+class RandomFeatures:
+    """``relu(x R)`` or, with phases, ``√(2/m) cos(x R + u)`` of normalized rows, with a fixed random ``R``."""
+
+    kind: ClassVar[str] = "random-features"
+
+    how: str
+    projection: np.ndarray
+    phases: np.ndarray | None
+    center: np.ndarray
+
+    @classmethod
+    def fit(cls, X: Any, how: str, projection: np.ndarray, phases: np.ndarray | None = None) -> Self:
+        """``how`` is one of NORMALIZATIONS; the mean is that of the first task."""
+        raw = cls(how, projection, phases, np.zeros(projection.shape[1]))
+        return cls(how, projection, phases, _mean(X, raw))
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        waves = normalized(X, self.how) @ self.projection.astype(np.float64)
+        if self.phases is None:
+            return np.maximum(waves, 0) - self.center
+        cosines: np.ndarray = np.cos(waves + self.phases) * np.sqrt(2 / len(self.phases)) - self.center
+        return cosines
+
+    def fold(self, columns: np.ndarray, offsets: np.ndarray) -> None:
+        """There are no coefficients of the user's features."""
+
+    def graph(self, graph: Any, rows: str) -> str:
+        waves = graph.add("MatMul", _add_normalized(graph, rows, self.how), self.projection.astype(np.float64))
+        if self.phases is None:
+            waves = graph.add("Relu", waves)
+        else:
+            # Few runtimes have a cosine of float64, and random features need no more than float32.
+            short = graph.cast(graph.add("Add", waves, self.phases.astype(np.float64)), np.float32)
+            scale = np.array(np.sqrt(2 / len(self.phases)))
+            waves = graph.add("Mul", graph.cast(graph.add("Cos", short), np.float64), scale)
+        return str(graph.add("Sub", waves, self.center))
+
+    def check(self, width: int, n_classes: int) -> None:
+        """Raise a ValueError unless this is a map of so many features."""
+        made = self.projection.shape[1] if self.projection.ndim == 2 else -1
+        if self.how not in NORMALIZATIONS or self.projection.shape != (width, made):
+            raise ValueError(f"expected a projection of {width} features")
+        _check_rows(made, self.center, *([] if self.phases is None else [self.phases]), *self.projection)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        arrays = {"how": np.array(self.how), "projection": self.projection, "center": self.center}
+        return arrays if self.phases is None else {**arrays, "phases": self.phases}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        return cls(str(arrays["how"]), arrays["projection"], arrays.get("phases"), arrays["center"])
+
+
+def _add_normalized(graph: Any, rows: str, how: str) -> str:
+    """What :func:`normalized` does, in float64."""
+    rows = graph.cast(rows, np.float64)
+    if how == "sqrt-l2":
+        rows = graph.add("Mul", graph.add("Sign", rows), graph.add("Sqrt", graph.add("Abs", rows)))
+    return rows if how == "none" else add_unit_rows(graph, rows)
+
+
+def add_unit_rows(graph: Any, rows: str) -> str:
+    """What :func:`unit_rows` does, in float64."""
+    squares = graph.add("ReduceSum", graph.add("Mul", rows, rows), np.array([1]), keepdims=1)
+    return str(graph.add("Div", rows, graph.add("Max", graph.add("Sqrt", squares), np.array(1e-300))))

@@ -1,0 +1,55 @@
+"""Matrix products of which every entry is exact, so that nothing beside it can change its bits.
+
+A product of floating-point matrices is rounded in an order that depends on the processor, the number of threads and
+the shape. Rounding both factors *before* the product removes the choice. Let every row of both be a whole number of at
+most ``b`` bits times a power of two of its own, with ``2b + log2(width) <= 53``. Then each partial sum of float64 is
+exact, in any order. An entry depends on its row and its column alone: not on the other classes, not on how many rows
+are asked at once, not on the machine.
+
+The type of the columns sets the precision. float32 columns are rounded to ``b`` bits (21 or 22 for usual widths) when
+they are stored, and one product is enough. float64 columns and their rows are split into two parts of ``b`` bits each,
+and three products give twice the bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_MANTISSA = 53
+_SMALLEST = -900  # exponents below it are those of zero
+
+
+def _bits(width: int) -> int:
+    return (_MANTISSA - int(np.ceil(np.log2(max(width, 1))))) // 2
+
+
+def _leading(rows: np.ndarray) -> np.ndarray:
+    """Each row of a float64 array rounded to its leading bits: multiples of a power of two set by its largest value."""
+    largest = np.maximum(rows.max(axis=-1, keepdims=True), -rows.min(axis=-1, keepdims=True))
+    exponent = np.maximum(np.frexp(largest)[1], _SMALLEST)
+    # Adding and subtracting a large enough number leaves multiples of its last bit.
+    anchor = np.ldexp(1.5, exponent + (_MANTISSA - 1 - _bits(rows.shape[-1])))
+    rounded: np.ndarray = rows + anchor
+    rounded -= anchor
+    return rounded
+
+
+def rounded(columns: np.ndarray, dtype: np.dtype | str) -> np.ndarray:
+    """Columns (one per row of the array) as :func:`products` wants them, in float32 or float64."""
+    if not columns.size or np.dtype(dtype) == np.float64:
+        return columns.astype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
+    return _leading(columns.astype(np.float64)).astype(np.float32)
+
+
+def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """``rows @ columns.T`` in float64, the same bits in any company; ``columns`` come from :func:`rounded`."""
+    rows = rows.astype(np.float64, order="C", copy=False)
+    if not rows.size or not columns.size:
+        return np.zeros((len(rows), len(columns)))
+    high = _leading(rows)
+    if columns.dtype != np.float64:
+        exact: np.ndarray = high @ columns.astype(np.float64).T
+        return exact
+    low, leading = _leading(rows - high), _leading(columns)
+    trailing = _leading(columns - leading)
+    return high @ leading.T + (high @ trailing.T + low @ leading.T)

@@ -1,0 +1,108 @@
+"""Parameters of a head: a default, a range, and a line of help, declared once."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import field, fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from taer.heads.fitted import declared
+
+
+def param(
+    default: Any,
+    help: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    options: tuple[str, ...] | None = None,
+) -> Any:
+    """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
+    return field(
+        default=default,
+        metadata={
+            "help": help,
+            "at_least": at_least,
+            "at_most": at_most,
+            "above": above,
+            "below": below,
+            "options": options,
+        },
+    )
+
+
+def documented(head: type) -> str:
+    """The docstring of a head with its parameters and attributes, in numpydoc's form, before the later sections."""
+    text = inspect.cleandoc(head.__dict__.get("__doc__") or "")
+    if "\nParameters\n" in text:
+        return text
+    about, *rest = re.split(r"\n\n(?=References?\n-|Examples?\n-)", text, maxsplit=1)
+    described = [f"{item.name} : {_kind(item)}\n    {item.metadata['help']}" for item in fields(head)]  # type: ignore[arg-type]
+    seen = [f"{name}\n    {item.help}" for name, item in declared(head).items() if item.help]
+    sections = [_section("Parameters", described), _section("Attributes", seen), *rest]
+    return "\n\n".join([about, *sections]) + "\n"
+
+
+def _section(title: str, items: list[str]) -> str:
+    return "\n".join([title, "-" * len(title), *items])
+
+
+def _kind(item: Any) -> str:
+    expected = _expected(item.default, item.metadata)
+    return f"{expected}, default {item.default!r}" if expected else f"default {item.default!r}"
+
+
+def check_params(head: Any) -> None:
+    """Raise a ValueError that names the first parameter out of its range."""
+    for item in fields(head):
+        value, rule = getattr(head, item.name), item.metadata
+        expected = _expected(item.default, rule)
+        if expected and not _fits(value, item.default, rule):
+            raise ValueError(f"{type(head).__name__}: {item.name} must be {expected}, got {value!r}")
+
+
+def _fits(value: Any, default: Any, rule: Any) -> bool:
+    if isinstance(value, str) or not _takes_numbers(default, rule):
+        return value in (rule["options"] or ())
+    if isinstance(default, bool):
+        return isinstance(value, bool | np.bool_)
+    wanted = Integral if isinstance(default, int) else Real
+    if isinstance(value, bool) or not isinstance(value, wanted) or not np.isfinite(float(value)):
+        return False
+    return not (
+        (rule["at_least"] is not None and value < rule["at_least"])
+        or (rule["at_most"] is not None and value > rule["at_most"])
+        or (rule["above"] is not None and value <= rule["above"])
+        or (rule["below"] is not None and value >= rule["below"])
+    )
+
+
+def _takes_numbers(default: Any, rule: Any) -> bool:
+    return isinstance(default, int | float) or rule["at_least"] is not None or rule["above"] is not None
+
+
+def _expected(default: Any, rule: Any) -> str:
+    parts = []
+    if isinstance(default, bool):
+        parts.append("True or False")
+    elif _takes_numbers(default, rule):
+        parts.append(_range(default, rule))
+    if rule["options"]:
+        parts.append("one of " + ", ".join(map(repr, rule["options"])))
+    return ", or ".join(parts)
+
+
+def _range(default: Any, rule: Any) -> str:
+    kind = "a whole number" if isinstance(default, int) else "a number"
+    if rule["above"] is not None:
+        upper = "" if rule["below"] is None else f" and below {rule['below']:g}"
+        return f"{kind} above {rule['above']:g}{upper}"
+    if rule["at_most"] is not None:
+        return f"{kind} from {rule['at_least']:g} to {rule['at_most']:g}"
+    return kind if rule["at_least"] is None else f"{kind}, {rule['at_least']:g} or more"

@@ -1,0 +1,102 @@
+"""Heads by name: ours, those of installed packages, and any class by its import path.
+
+A head in this package is registered by its own file, ``class TaER(MemoryHead, name="taer", card=Card(…))``. A package
+may offer heads in the entry point group ``taer.heads``. Wherever a name is taken, ``module:Class`` will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+from taer.heads.card import GROUPS
+
+if TYPE_CHECKING:
+    from taer.heads.base import Head
+
+FAMILIES = ("descent", "closed_form")
+_heads: dict[str, type[Head]] = {}
+
+
+def register(name: str, head: type[Head]) -> None:
+    """Make a class known by its name; called when the class is defined."""
+    known = _heads.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (head.__module__, head.__qualname__):
+        raise ValueError(f"two heads are named {name!r}: {known.__qualname__} and {head.__qualname__}")
+    _heads[name] = head
+
+
+class Registry(Mapping[str, "type[Head]"]):
+    """All heads by name, in the order of their groups; their modules are imported when they are first asked for."""
+
+    _complete = False
+
+    def _all(self) -> dict[str, type[Head]]:
+        if not self._complete:
+            for family in FAMILIES:
+                package = import_module(f"taer.heads.{family}")
+                for module in iter_modules(package.__path__, f"{package.__name__}."):
+                    import_module(module.name)
+            for entry in entry_points(group="taer.heads"):
+                register(entry.name, entry.load())
+            self._complete = True
+        order = list(GROUPS)
+        return dict(sorted(_heads.items(), key=lambda item: order.index(item[1].card.group)))
+
+    def __getitem__(self, name: str) -> type[Head]:
+        if ":" in name:
+            return _imported(name)
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+HEADS = Registry()
+
+
+def _imported(path: str) -> type[Head]:
+    from taer.heads.base import Head
+
+    module, _, name = path.partition(":")
+    try:
+        head = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{path}: cannot be imported ({error})") from None
+    if not (isinstance(head, type) and issubclass(head, Head)):
+        raise ValueError(f"{path}: not a subclass of taer.heads.Head")
+    return head
+
+
+def find_head(name: str) -> type[Head]:
+    """A head's class by its name or its import path ``module:Class``."""
+    if ":" not in name and name not in HEADS:
+        raise ValueError(f"unknown method {name!r}; there are {', '.join(HEADS)}, or module:Class for your own")
+    return HEADS[name]
+
+
+def name_of(head: type[Head]) -> str:
+    """The name by which :func:`find_head` finds a class: its own, or its import path."""
+    return head.name if _heads.get(head.name) is head else f"{head.__module__}:{head.__qualname__}"
+
+
+def make_head(name: str, **params: Any) -> Head:
+    """A head by its name, or by the import path ``module:Class`` of your own.
+
+    Examples
+    --------
+    >>> import taer
+    >>> taer.make_head("taer", memory_size=500)
+    TaER(memory_size=500)
+    """
+    kind = find_head(name)
+    known = kind().get_params()
+    if unknown := [param for param in params if param not in known]:
+        raise ValueError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known)}")
+    return kind(**params)

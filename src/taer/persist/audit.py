@@ -1,0 +1,84 @@
+"""What a task changed: the columns that moved, and the decisions among old classes that differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taer.heads import Head
+from taer.rows import row_chunks
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The difference between a head and the same head some tasks later."""
+
+    old_classes: list[Any]  # those that both know, in order of learning
+    new_classes: list[Any]  # in order of learning
+    forgotten: list[Any]  # in order of learning
+    moved: list[Any]  # old classes of which something that decides their scores is not bit-identical
+    compared: int  # samples looked at
+    changed: int  # samples for which the best of the old classes is another one now
+
+    def sentence(self) -> str:
+        """The audit in words."""
+        words = f"{len(self.new_classes)} new, {len(self.old_classes)} old classes"
+        if self.forgotten:
+            words += f", {len(self.forgotten)} forgotten"
+        if self.old_classes:
+            words += (
+                f"; all {len(self.old_classes)} old columns are bit-identical"
+                if not self.moved
+                else f"; {len(self.moved)} of {len(self.old_classes)} old columns moved"
+            )
+        if self.compared and self.old_classes:
+            words += f"; {self.changed} of {self.compared} decisions among old classes differ"
+        return words
+
+
+def audit(old: Head, new: Head, X: Any = None) -> Audit:
+    """Compare two versions of a head, on the samples ``X`` if given.
+
+    Examples
+    --------
+    >>> import copy, taer
+    >>> from taer.persist.audit import audit
+    >>> sketches = taer.load_features()
+    >>> X, y = sketches.train_x, sketches.train_y
+    >>> old = taer.TaER(random_state=0).partial_fit(X[y < 5], y[y < 5])
+    >>> new = copy.deepcopy(old).partial_fit(X[(y >= 5) & (y < 9)], y[(y >= 5) & (y < 9)])
+    >>> audit(old, new, sketches.test_x).sentence()
+    '4 new, 5 old classes; all 5 old columns are bit-identical; 0 of 2000 decisions among old classes differ'
+    """
+    if type(old) is not type(new):
+        raise ValueError(f"{type(old).__name__} and {type(new).__name__} are not two versions of one head")
+    if old.n_features_in_ != new.n_features_in_:
+        raise ValueError(f"the heads take features of width {old.n_features_in_} and {new.n_features_in_}")
+    common, at_old, at_new = np.intersect1d(old.classes_, new.classes_, return_indices=True)
+    moved = [label for label in common.tolist() if not _same_bits(old.class_state(label), new.class_state(label))]
+    compared = changed = 0
+    if X is not None and len(common):
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        compared = len(X)
+        for rows in row_chunks(X, width=max(X.shape[1], len(new.classes_))):
+            # The scores that predict compares, and so whatever rounds them otherwise shows here.
+            before, after = old.scores(X[rows])[:, at_old], new.scores(X[rows])[:, at_new]
+            changed += int((before.argmax(axis=1) != after.argmax(axis=1)).sum())
+    earlier, later = (dict.fromkeys(label for label, _ in head.learning_order_) for head in (old, new))
+    return Audit(
+        old_classes=[label for label in earlier if label in later],
+        new_classes=[label for label in later if label not in earlier],
+        forgotten=[label for label in earlier if label not in later],
+        moved=moved,
+        compared=compared,
+        changed=changed,
+    )
+
+
+def _same_bits(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    return all(
+        one.dtype == other.dtype and one.tobytes() == other.tobytes()
+        for one, other in zip(first, second, strict=True)
+    )

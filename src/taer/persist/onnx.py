@@ -1,0 +1,143 @@
+"""Heads as ONNX graphs, to be run without Python."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taer import __version__
+from taer.heads import Head, name_of
+
+_OPSET = 17
+_IR_VERSION = 8  # what runtimes since 2022 read
+
+
+def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.PathLike[str] | None = None) -> None:
+    """Write one graph from features to ``probabilities`` and ``label``.
+
+    The columns of ``probabilities`` are in the order of ``head.classes_``; the model's metadata has their names
+    as a JSON list (``classes``), and in order of learning (``learning_order``).
+
+    Parameters
+    ----------
+    head : Head
+        A linear head, or one in closed form without a full covariance per class.
+    path : path
+        The ``.onnx`` file; it appears whole or not at all.
+    backbone : path, optional
+        An ``.onnx`` file whose first output is the features; the graph then starts at its inputs.
+    """
+    onnx = _onnx()
+    model = _graph(head)
+    if backbone is not None:
+        model = _behind(backbone, model, head.n_features_in_)
+    onnx.helper.set_model_props(model, _properties(head))
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # the checker and shape inference raise families of their own
+        raise ValueError(f"the graph is not valid ONNX: {error}") from None
+    partial = Path(f"{path}.partial")
+    try:
+        onnx.save(model, partial, format="protobuf")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+        import onnx.compose
+    except ImportError:
+        raise ValueError("exporting needs the onnx package: pip install 'taer[onnx]'") from None
+    return onnx
+
+
+class Graph:
+    """Nodes and weights of a graph that is written down from its inputs on; a value is known by its name."""
+
+    def __init__(self) -> None:
+        self.onnx = _onnx()
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+
+    def add(self, kind: str, *inputs: str | np.ndarray, name: str | None = None, **attributes: Any) -> str:
+        """One more operation, on values or constants; returns its value."""
+        names = [self._constant(value) if isinstance(value, np.ndarray) else value for value in inputs]
+        name = name or f"{kind}{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, names, [name], **attributes))
+        return name
+
+    def cast(self, value: str, dtype: Any) -> str:
+        return self.add("Cast", value, to=self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def _constant(self, array: np.ndarray) -> str:
+        name = f"weight{len(self.weights)}"
+        self.weights.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+
+def _graph(head: Head) -> Any:
+    onnx = _onnx()
+    graph = Graph()
+    dtype = np.dtype(head.dtype_)
+    # Scores are solved in float64, answered in the type of the features, and have a temperature.
+    scores = graph.cast(head.graph(graph), dtype)
+    temperature = np.array(getattr(head, "temperature_", 1.0), dtype)
+    graph.add("Div", scores, temperature, name="scores")
+    names, kind = head.classes_, onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    label = onnx.TensorProto.STRING if names.dtype.kind == "U" else onnx.TensorProto.INT64
+    labels = [name.encode() for name in names.tolist()] if names.dtype.kind == "U" else names.astype(np.int64)
+    graph.add("Softmax", "scores", axis=-1, name="probabilities")
+    graph.add("Gather", "classes", graph.add("ArgMax", "scores", axis=-1, keepdims=0), name="label")
+    value = onnx.helper.make_tensor_value_info
+    described = onnx.helper.make_graph(
+        graph.nodes,
+        "taer",
+        [value("features", kind, ["samples", head.n_features_in_])],
+        [value("probabilities", kind, ["samples", len(names)]), value("label", label, ["samples"])],
+        [*graph.weights, onnx.helper.make_tensor("classes", label, [len(names)], labels)],
+    )
+    opset = onnx.helper.make_opsetid("", _OPSET)
+    return onnx.helper.make_model(described, producer_name="taer", opset_imports=[opset], ir_version=_IR_VERSION)
+
+
+def _behind(path: str | os.PathLike[str], head: Any, width: int) -> Any:
+    """The head's graph after a backbone's, with only the head's outputs."""
+    onnx = _onnx()
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: no such file")
+    try:
+        backbone = onnx.load(path)
+        onnx.checker.check_model(backbone)
+        features = backbone.graph.output[0]
+    except Exception as error:
+        raise ValueError(f"{path}: not an ONNX model ({error})") from None
+    shape = [dimension.dim_value for dimension in features.type.tensor_type.shape.dim]
+    if len(shape) != 2 or shape[1] not in (0, width):
+        raise ValueError(f"{path}: gives features of shape {shape}, and the head takes n × {width}")
+    version = max(item.version for item in backbone.opset_import if item.domain in ("", "ai.onnx"))
+    head = onnx.version_converter.convert_version(head, version) if version != _OPSET else head
+    head.ir_version = backbone.ir_version
+    try:
+        return onnx.compose.merge_models(
+            onnx.compose.add_prefix(backbone, "backbone/", rename_inputs=False, rename_outputs=False),
+            onnx.compose.add_prefix(head, "head/", rename_inputs=False, rename_outputs=False),
+            io_map=[(features.name, "features")],
+            outputs=["probabilities", "label"],
+        )
+    except Exception as error:
+        raise ValueError(f"{path}: the head does not fit behind this graph ({error})") from None
+
+
+def _properties(head: Head) -> dict[str, str]:
+    return {
+        "classes": json.dumps(head.classes_.tolist(), ensure_ascii=False),
+        "learning_order": json.dumps([label for label, _ in head.learning_order_], ensure_ascii=False),
+        "head": name_of(type(head)),
+        "taer": __version__,
+    }

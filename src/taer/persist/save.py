@@ -1,0 +1,266 @@
+"""Heads on disk: one ``.safetensors`` file with everything a head knows, and no pickle.
+
+Arrays are tensors; everything else is JSON in the header. The header's metadata has three strings:
+``format`` = ``taer-head/3``, ``head`` (JSON: name, parameters, classes in order of learning, versions, state) and
+``sha256`` (of that JSON and of all tensors). A value that JSON lacks is an object with one key that starts with
+``$``; dictionaries are lists of pairs, so no key can be mistaken for one. Heads and the values they are made of go by
+names of their own, not by those of Python's modules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taer import __version__
+from taer.files import written_whole
+from taer.heads import HEADS, Head, Learned, name_of
+from taer.heads.closed_form.calibration import PooledLosses
+from taer.heads.embedding import Normalize, RandomFeatures, Standardize
+from taer.heads.params import check_params
+from taer.memory import POLICIES, Everything
+from taer.statistics import ClassStatistics
+
+FORMAT = "taer-head/3"
+EARLIER = "taer-head/2"
+_DTYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))} | {
+    "float16",
+    "float32",
+    "float64",
+}
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_SCALARS: dict[str, type] = {name: np.dtype(name).type for name in _DTYPES}
+KINDS: dict[str, Any] = {
+    "learned": Learned,
+    "statistics": ClassStatistics,
+    "memory-everything": Everything,
+    **{f"memory-{name}": kind for name, kind in POLICIES.items()},
+    **{kind.kind: kind for kind in (Standardize, Normalize, RandomFeatures, PooledLosses)},
+}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+
+
+def save(head: Head, path: str | os.PathLike[str]) -> None:
+    """Write a fitted head; the file appears whole and on disk, or not at all.
+
+    Examples
+    --------
+    >>> import tempfile, taer
+    >>> sketches = taer.load_features()
+    >>> first = sketches.train_y < 5
+    >>> head = taer.TaER(random_state=0).partial_fit(sketches.train_x[first], sketches.train_y[first])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     head.save(folder + "/five.safetensors")
+    ...     same = taer.load(folder + "/five.safetensors")
+    >>> bool((same.predict_proba(sketches.test_x) == head.predict_proba(sketches.test_x)).all())
+    True
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    tensors, header = _describe(head)
+    text = json.dumps(header, ensure_ascii=False)
+    metadata = {"format": FORMAT, "head": text, "sha256": checksum(text, tensors)}
+    try:
+        with written_whole(path, sync=True) as partial:
+            save_file(tensors, partial, metadata=metadata)
+    except SafetensorError as error:
+        raise OSError(f"{path}: cannot be written ({error})") from None
+
+
+def load(path: str | os.PathLike[str]) -> Head:
+    """The head that ``save`` wrote: it predicts the same bits and goes on learning as if never saved.
+
+    Nothing in the file is executed. A file that is cut, altered, inconsistent, of another kind or of a newer format is
+    refused with a ``ValueError``. A head of a class of your own is found if its module was imported before, or if its
+    package offers it in the entry point group ``taer.heads``.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file" if not path.exists() else f"{path}: not a file")
+    metadata, tensors = _read(path)
+    text = metadata["head"]
+    if metadata.get("sha256") != checksum(text, tensors):
+        raise ValueError(f"{path}: the file was altered: its checksum does not fit its contents")
+    try:
+        header = json.loads(text)
+        if metadata["format"] == EARLIER:
+            from taer.persist.format2 import converted
+
+            return _restored(header["name"], *converted(header, tensors))
+        decode = Decoder(tensors).decode
+        return _restored(header["name"], decode_all(decode, header["params"]), decode_all(decode, header["state"]))
+    except (Exception, RecursionError) as error:  # a header with the right checksum can still say anything
+        raise ValueError(f"{path}: not a valid head ({type(error).__name__}: {error})") from None
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    from safetensors import safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:  # checks sizes and offsets against the file's length
+            metadata = file.metadata() or {}
+            found = metadata.get("format", "")
+            if found.startswith("taer-head/") and found not in (FORMAT, EARLIER):
+                raise ValueError(
+                    f"{path}: written by another version of taer (format {found[:40]!r}); this one reads "
+                    f"{EARLIER} and {FORMAT}"
+                )
+            if found not in (FORMAT, EARLIER) or "head" not in metadata:
+                raise ValueError(f"{path}: not a saved head: its header lacks format = {FORMAT}")
+            return metadata, {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
+    except ValueError:
+        raise
+    except Exception as error:  # safetensors and its numpy bridge raise families of their own
+        raise ValueError(f"{path}: not a saved head, or truncated ({error})") from None
+
+
+def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    if not hasattr(head, "classes_"):
+        raise ValueError(f"this {type(head).__name__} has learned nothing yet, so there is nothing to save")
+    params, state = {item.name for item in fields(head)}, head.state()
+    if stray := [name for name in vars(head) if name not in params and name not in state]:
+        raise ValueError(f"{type(head).__name__} cannot be saved: its attribute {stray[0]!r} would be lost")
+    name = name_of(type(head))
+    if "<locals>" in name:
+        raise ValueError(f"{type(head).__name__} cannot be saved: define the class at the top of a module")
+    encoder = _Encoder()
+    return encoder.tensors, {
+        "name": name,
+        "params": {name: encoder.encode(getattr(head, name), f"params.{name}") for name in sorted(params)},
+        "label_type": head.classes_.dtype.name if head.classes_.dtype.kind != "U" else "string",
+        "tasks": [
+            [label for label, task in head.learning_order_ if task == number + 1] for number in range(head.n_tasks_)
+        ],
+        "versions": {"taer": __version__, "numpy": np.__version__, "python": sys.version.split()[0]},
+        "state": {name: encoder.encode(value, name) for name, value in state.items()},
+    }
+
+
+def _restored(name: str, params: dict[str, Any], state: dict[str, Any]) -> Head:
+    head = _kind(name)(**params)
+    check_params(head)
+    return head.restore(state)
+
+
+def _kind(name: str) -> type[Head]:
+    """A class by its name; one by its import path only if its module is there already: a file imports nothing."""
+    if ":" not in name:
+        return HEADS[name]
+    module, _, attribute = name.partition(":")
+    kind = getattr(sys.modules.get(module), attribute, None)
+    if not isinstance(kind, type) or not issubclass(kind, Head):
+        raise ValueError(f"it is a head of the class {name[:100]}; import that module first")
+    return kind
+
+
+def checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:
+    """The hash of everything that a file says."""
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()
+
+
+def decode_all(decode: Callable[[Any], Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: decode(value) for name, value in values.items()}
+
+
+class _Encoder:
+    """Turns fitted state into JSON, with the arrays put aside as tensors named by where they were found."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, np.ndarray] = {}
+
+    def encode(self, value: Any, where: str) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, np.ndarray):
+            return self._array(value, where)
+        if type(value) in _SCALARS.values():
+            return {"$scalar": [value.dtype.name, value.item()]}
+        if isinstance(value, np.dtype) and value.name in _DTYPES:
+            return {"$dtype": value.name}
+        if isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in _BIT_GENERATORS:
+            return {"$generator": self.encode(value.bit_generator.state, where)}
+        if type(value) is list:
+            return [self.encode(item, f"{where}.{i}") for i, item in enumerate(value)]
+        if type(value) is tuple:
+            return {"$tuple": self.encode(list(value), where)}
+        if type(value) is dict:
+            pairs = enumerate(value.items())
+            return {
+                "$dict": [
+                    [self.encode(k, f"{where}.{i}.key"), self.encode(v, f"{where}.{i}")] for i, (k, v) in pairs
+                ]
+            }
+        if type(value) in _NAMES:
+            kind, parts = _NAMES[type(value)], list(value) if isinstance(value, tuple) else value.to_arrays()
+            return {"$value": [kind, self.encode(parts, where)]}
+        raise ValueError(f"the head cannot be saved: {where} is a {type(value).__name__}")
+
+    def _array(self, array: np.ndarray, where: str) -> Any:
+        if array.dtype.kind == "U" or (array.dtype.kind == "O" and all(type(item) is str for item in array.flat)):
+            return {"$strings": [array.dtype.kind, list(array.shape), array.ravel().tolist()]}
+        if array.dtype.name not in _DTYPES:
+            raise ValueError(f"the head cannot be saved: {where} is an array of {array.dtype}")
+        # Products of matrices may round differently when a matrix lies the other way round in memory.
+        turned = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
+        self.tensors[where] = np.ascontiguousarray(array.T if turned else array).reshape(
+            array.shape[::-1] if turned else array.shape
+        )
+        return {"$turned" if turned else "$array": where}
+
+
+class Decoder:
+    """The inverse of the encoder. What the file names is looked up among known kinds, never imported."""
+
+    def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
+        self._kinds: dict[str, Callable[[Any], Any]] = {
+            "$array": lambda name: tensors[name],
+            "$turned": lambda name: tensors[name].T,
+            "$strings": self._strings,
+            "$scalar": lambda parts: _SCALARS[parts[0]](parts[1]),
+            "$dtype": lambda name: np.dtype(_SCALARS[name]),
+            "$tuple": lambda items: tuple(self.decode(items)),
+            "$dict": lambda pairs: {self.decode(key): self.decode(value) for key, value in pairs},
+            "$generator": self._generator,
+            "$value": lambda parts: made(KINDS[parts[0]], self.decode(parts[1])),
+        }
+
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.decode(item) for item in value]
+        if isinstance(value, dict):
+            ((kind, content),) = value.items()
+            return self._kinds[kind](content)
+        return value
+
+    def _strings(self, parts: tuple[str, list[int], list[str]]) -> np.ndarray:
+        kind, shape, items = parts
+        if not all(type(item) is str for item in items):
+            raise ValueError("an array of strings holds something else")
+        return np.array(items, {"U": np.str_, "O": object}[kind]).reshape(shape)
+
+    def _generator(self, described: Any) -> np.random.Generator:
+        state = self.decode(described)
+        if state["bit_generator"] not in _BIT_GENERATORS:
+            raise ValueError("unknown generator of random numbers")
+        bits = getattr(np.random, state["bit_generator"])()
+        bits.state = state
+        return np.random.Generator(bits)
+
+
+def made(kind: Any, parts: Any) -> Any:
+    """A value of a known kind from what describes it."""
+    return kind(*parts) if issubclass(kind, tuple) else kind.from_arrays(parts)
