@@ -9,7 +9,7 @@ import re
 import html5lib
 import pytest
 
-from taer.experiment import Run, run_grid
+from taer.experiment import Run, read_result, run_grid, write_result
 from taer.paper.measured import Number
 from taer.report import write_report
 from taer.report.collect import read_results, sort_results
@@ -102,12 +102,12 @@ def test_parameters_that_differ_tell_groups_apart(made, tmp_path):
 
 
 def test_of_runs_of_an_edited_method_the_newest_counts(made, tmp_path):
-    path = next(made.glob("taer-*.json"))
-    new = json.loads(path.read_text())
+    new = read_result(next(made.glob("taer-*.json")))
     old = new | {"A_T": 0.0, "source": "before", "created": "2000-01-01T00:00:00+00:00"}
-    (tmp_path / "a.json").write_text(json.dumps(new))
-    (tmp_path / "b.json").write_text(json.dumps(old))
+    kept = write_result(tmp_path, new)
+    write_result(tmp_path, old)
     (tmp_path / "damaged.json").write_text("{")
+    (tmp_path / "of-another-run.json").write_text(kept.read_text())
     assert read_results(tmp_path) == [new]
 
 
