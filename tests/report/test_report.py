@@ -61,7 +61,7 @@ def check_page(page):
 def test_a_report_of_any_results_stands_alone(made):
     page = check_page(made / "report" / "index.html")
     for words in ("set: 10 classes in 5 tasks", "Learning curves", "Preserved accuracy", "Accuracies a[t, k]",
-                  "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run set.npz --methods taer",
+                  "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run FEATURES --methods taer",
                   "--set memory_size=20"):  # fmt: skip
         assert words in page, words
     names = {path.name for path in (made / "report").rglob("*.*")}
@@ -71,6 +71,19 @@ def test_a_report_of_any_results_stands_alone(made):
     assert (made / "report" / "figures" / "set-tasks-5-learning.pdf").read_bytes().startswith(b"%PDF")
     assert "![Learning curves" in (made / "report" / "report.md").read_text()
     assert "\\toprule" in (made / "report" / "tables" / "set-tasks-5-methods.tex").read_text()
+
+
+def test_the_embedded_features_are_run_again_without_a_file(tmp_path, cli):
+    """The command that the report shows works as it is."""
+    options = ("--methods", "ncm", "--tasks", 2, "--seeds", 1)
+    assert cli("run", *options, "--out", "made")[0] == 0
+    assert cli("report", "made")[0] == 0
+    page = (tmp_path / "made" / "report" / "report.md").read_text()
+    (command,) = re.findall(r"taer (run --methods ncm .*)", page)
+    code, _, err = cli(*command.split(), "--out", "made", "--format", "markdown")
+    assert code == 0, err
+    assert len(list((tmp_path / "made").glob("*.json"))) == 1  # the same run
+    assert "FEATURES" not in command
 
 
 def test_numbers_are_those_of_the_results(made):
