@@ -261,6 +261,36 @@ def test_a_killed_grid_goes_on_where_it_was(features, tmp_path):
     assert strip[0] == strip[1]
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_the_process_that_started_them(features, tmp_path, how):
+    save_features(features, tmp_path / "set.safetensors")
+    command = [sys.executable, "-m", "taer", "run", str(tmp_path / "set.safetensors"), "--tasks", "5", "--jobs", "2",
+               "--methods", "joint", "--epochs", "60", "--seeds", "500", "--out", str(tmp_path / "out")]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob("out/*.json"))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = {pid for pid, parent in processes().items() if parent == process.pid}
+    assert len(workers) >= 2
+    process.send_signal(how)
+    process.wait()
+    deadline = time.monotonic() + 10
+    while (alive := workers & processes().keys()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+    assert not alive
+
+
+def processes():
+    """The parent of every process that has not ended."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,state="], capture_output=True, text=True, check=True
+    ).stdout
+    found = (line.split() for line in listed.splitlines())
+    return {int(pid): int(parent) for pid, parent, state in found if not state.startswith("Z")}
+
+
 def test_summary_is_in_percent_with_sample_deviation(runs, tmp_path):
     results = [result for _, result, _ in run_grid(runs, tmp_path)]
     rows = summarise(results)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from taer import __version__, metrics
-from taer.engine import Shared, on_cluster
+from taer.engine import Shared, end_with, on_cluster
 from taer.features import FeatureSet
 from taer.heads import HEADS, make_head
 from taer.heads.base import Head
@@ -252,7 +252,9 @@ def _outcomes(
         )
         for number, run in enumerate(missing)
     )
-    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+    # Processes of our own end with this one; those of a cluster are not ours.
+    own: dict[str, Any] = {} if on_cluster() else {"initializer": end_with, "initargs": (os.getpid(),)}
+    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered", **own)(calls):
         yield missing[number], outcome
 
 
