@@ -92,7 +92,7 @@ def decoding(repeats: int) -> None:
     from PIL import Image
 
     from taer.features.backbones.base import ImageTransform
-    from taer.features.sources.base import decode_image
+    from taer.features.images import decode_image
 
     smooth = np.random.default_rng(0).integers(0, 256, (15, 20, 3), np.uint8)
     file = io.BytesIO()

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import taer
-from taer.experiment import Run, execute, run_grid, source_digest, summarise
+from taer.experiment import Run, execute, run_grid, source_digest, summarise, write_result
 from taer.features import save_features
 from taer.report import write_report
+from taer.report.collect import read_results
 from taer.stream import class_stream
 
 NOT_REPRODUCIBLE = ("seconds", "created")
@@ -84,7 +85,7 @@ def test_a_stream_of_one_task_has_nothing_to_detect(features, tmp_path):
     result = execute(Run(class_stream(features, tasks=1), "slda"))
     assert result["novelty_auroc"] == []
     assert summarise([result])[0]["novelty_AUROC"]["mean"] is None
-    (tmp_path / "one.json").write_text(json.dumps(result))
+    write_result(tmp_path, result)
     assert "missing" in write_report([tmp_path], tmp_path / "report").read_text()
 
 
@@ -132,6 +133,47 @@ def test_only_what_is_missing_is_run(runs, tmp_path):
     (tmp_path / runs[3].file_name).write_text('{"format": "taer-run/1", "A_T"')  # damaged
     assert [stored for _, _, stored in run_grid(runs, tmp_path)] == [True, True, False, False]
     assert [stored for _, _, stored in run_grid(runs, tmp_path, fresh=True)] == [False] * 4
+
+
+def _another_run(folder, runs):
+    (folder / runs[0].file_name).write_text((folder / runs[1].file_name).read_text())
+
+
+def _edited(folder, runs):
+    path = folder / runs[0].file_name
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"A_T": 0.999}))
+
+
+def _written(content):
+    return lambda folder, runs: (folder / runs[0].file_name).write_text(content)
+
+
+BELIEVED = {
+    "another run": _another_run,
+    "edited": _edited,
+    "nothing but a format": _written('{"format": "taer-run/3"}'),
+    "a list": _written("[1, 2]"),
+    "nested": _written("[" * 200_000),
+}
+
+
+@pytest.mark.parametrize("case", list(BELIEVED))
+def test_a_result_that_is_not_what_its_name_says_is_run_again(case, runs, tmp_path):
+    first = {run.seed: result for run, result, _ in run_grid(runs[:2], tmp_path)}
+    BELIEVED[case](tmp_path, runs)
+    again = list(run_grid(runs[:2], tmp_path))
+    assert sorted(stored for _, _, stored in again) == [False, True]
+    assert all(same(result, first[run.seed]) for run, result, _ in again)
+    assert len(read_results(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("case", list(BELIEVED))
+def test_a_report_leaves_out_a_result_that_is_not_what_its_name_says(case, runs, tmp_path):
+    list(run_grid(runs[:2], tmp_path))
+    BELIEVED[case](tmp_path, runs)
+    (kept,) = read_results(tmp_path)
+    assert kept["seed"] == runs[1].seed
+    assert kept["method"] == runs[1].method
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -217,6 +259,36 @@ def test_a_killed_grid_goes_on_where_it_was(features, tmp_path):
     strip = [[{k: v for k, v in row.items() if k != "seconds"} for row in json.loads(text)["rows"]]
              for text in (resumed.stdout, straight.stdout)]  # fmt: skip
     assert strip[0] == strip[1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_the_process_that_started_them(features, tmp_path, how):
+    save_features(features, tmp_path / "set.safetensors")
+    command = [sys.executable, "-m", "taer", "run", str(tmp_path / "set.safetensors"), "--tasks", "5", "--jobs", "2",
+               "--methods", "joint", "--epochs", "60", "--seeds", "500", "--out", str(tmp_path / "out")]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob("out/*.json"))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = {pid for pid, parent in processes().items() if parent == process.pid}
+    assert len(workers) >= 2
+    process.send_signal(how)
+    process.wait()
+    deadline = time.monotonic() + 10
+    while (alive := workers & processes().keys()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+    assert not alive
+
+
+def processes():
+    """The parent of every process that has not ended."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,state="], capture_output=True, text=True, check=True
+    ).stdout
+    found = (line.split() for line in listed.splitlines())
+    return {int(pid): int(parent) for pid, parent, state in found if not state.startswith("Z")}
 
 
 def test_summary_is_in_percent_with_sample_deviation(runs, tmp_path):

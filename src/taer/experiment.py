@@ -1,7 +1,7 @@
 """One run of a head over a stream; a grid of runs; results on disk, resumed for free.
 
-A finished run is one small JSON file named by the hash of what decides its result. It is written under a
-temporary name and renamed, so a killed grid loses only the runs in flight.
+A finished run is one small JSON file named by the hash of what decides its result, with a checksum of all it holds.
+It is written under a temporary name and renamed, so a killed grid loses only the runs in flight.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from taer import __version__, metrics
-from taer.parallel import Shared, on_cluster
+from taer.parallel import Shared, end_with, on_cluster
 from taer.features import FeatureSet
 from taer.heads import HEADS, make_head
 from taer.heads.base import Head
@@ -34,7 +34,8 @@ from taer.memory import Everything
 from taer.rows import Rows, select
 from taer.stream import Stream
 
-FORMAT = "taer-run/2"
+FORMAT = "taer-run/3"
+_IDENTITY = ("format", "features", "tasks", "method", "params", "source", "seed")  # decide a result
 _SMALL = 1 << 30  # bytes of features that are sent to the nodes of a cluster; larger ones are opened there
 Result = dict[str, Any]
 
@@ -66,8 +67,16 @@ class Run:
 
     @property
     def file_name(self) -> str:
-        canonical = json.dumps(self.identity, sort_keys=True)
-        return f"{self.method}-{hashlib.sha256(canonical.encode()).hexdigest()[:20]}.json"
+        return file_name(self.identity)
+
+
+def file_name(result: Mapping[str, Any]) -> str:
+    """The name of a result's file: of other runs, and of runs of an edited method, it is another."""
+    return f"{result['method']}-{_hash({name: result[name] for name in _IDENTITY})[:20]}.json"
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:
@@ -202,7 +211,7 @@ def run_grid(
     folder.mkdir(parents=True, exist_ok=True)
     missing = []
     for run in runs:
-        stored = None if fresh else _read(folder / run.file_name)
+        stored = None if fresh else read_result(folder / run.file_name)
         if stored is None:
             missing.append(run)
         else:
@@ -212,7 +221,12 @@ def run_grid(
         if isinstance(outcome, ValueError):
             failed.append(f"{run.method}, run {run.seed + 1}: {outcome}")
         else:
-            yield run, _kept(folder, run, outcome), False
+            if outcome["source"] != source_digest(run.method):
+                raise ValueError(
+                    f"{run.method}: the code of a node is not that of this machine; install the same taer on all"
+                )
+            write_result(folder, outcome)
+            yield run, outcome, False
     if failed:
         more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
         raise ValueError(
@@ -238,7 +252,9 @@ def _outcomes(
         )
         for number, run in enumerate(missing)
     )
-    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+    # Processes of our own end with this one; those of a cluster are not ours.
+    own: dict[str, Any] = {} if on_cluster() else {"initializer": end_with, "initargs": (os.getpid(),)}
+    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered", **own)(calls):
         yield missing[number], outcome
 
 
@@ -258,29 +274,26 @@ def _attempt(run: Run, on_task: Callable[[int, float], None] | None = None) -> R
         return error
 
 
-def _kept(folder: Path, run: Run, result: Result) -> Result:
-    """The result, on disk from now on."""
-    if result["source"] != source_digest(run.method):
-        raise ValueError(
-            f"{run.method}: the code of a node is not that of this machine; install the same taer on all"
-        )
-    path = folder / run.file_name
+def write_result(folder: Path, result: Result) -> Path:
+    """Keep a result on disk: the file appears whole or not at all."""
+    path = folder / file_name(result)
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
-        partial.write_text(json.dumps(result))
+        partial.write_text(json.dumps({**result, "sha256": _hash(result)}))
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-    return result
+    return path
 
 
-def _read(path: Path) -> Result | None:
-    """A stored result, or nothing if it is absent or damaged."""
+def read_result(path: Path) -> Result | None:
+    """A stored result; nothing if it is absent, damaged, edited, or the result of another run than its name says."""
     try:
-        result = json.loads(path.read_text())
-    except (OSError, ValueError):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        whole = result.pop("sha256") == _hash(result) and file_name(result) == path.name
+    except (OSError, ValueError, RecursionError, AttributeError, KeyError, TypeError):  # any JSON, or none
         return None
-    return result if isinstance(result, dict) and result.get("format") == FORMAT else None
+    return result if whole and result["format"] == FORMAT else None
 
 
 def summarise(results: Iterable[Result]) -> list[dict[str, Any]]:

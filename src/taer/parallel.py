@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +26,7 @@ from taer.features.storage import MappedArray
 _BACKEND = "taer-ray"
 _RETRIES = 5  # of a piece of work whose worker or node died; one that kills its worker that often does it itself
 _SECONDS = 5  # until an address that does not answer is given up
+_WATCH = 1.0  # seconds between two looks of a worker for its parent
 _connected = False
 
 
@@ -91,6 +94,17 @@ def _check_answers(address: str) -> None:
         raise ValueError(
             f"{address}: no Ray cluster answers there ({error}); 'ray start --head' prints the address of one"
         ) from None
+
+
+def end_with(parent: int) -> None:
+    """End this process soon after its parent: one that is killed cannot tell its workers."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def on_cluster() -> bool:

@@ -79,6 +79,25 @@ def test_parquet_with_ragged_embeddings(tmp_path):
         taer.load_features(tmp_path / "ragged.parquet")
 
 
+@pytest.mark.parametrize(
+    "column",
+    [[1.0, 2.0], ["1 2", "3 4"], [{"x": 1.0}, {"x": 2.0}], [["1"], ["2"]], [[[1.0]], [[2.0]]], [None, None]],
+    ids=["numbers", "texts", "structs", "lists of texts", "lists of lists", "nothing"],
+)
+def test_parquet_with_embeddings_that_are_no_vectors(tmp_path, column):
+    table = pyarrow.table({"embedding": column, "label": ["a", "a"], "split": ["train", "test"]})
+    pyarrow.parquet.write_table(table, tmp_path / "bad.parquet")
+    with pytest.raises(ValueError, match=r"bad.parquet: embedding must be a column of lists of numbers, got "):
+        taer.load_features(tmp_path / "bad.parquet")
+
+
+def test_parquet_with_a_split_that_says_nothing(tmp_path):
+    table = pyarrow.table({"embedding": [[1.0], [2.0]], "label": ["a", "a"], "split": ["valid", None]})
+    pyarrow.parquet.write_table(table, tmp_path / "bad.parquet")
+    with pytest.raises(ValueError, match="split must say train or test, got None, valid"):
+        taer.load_features(tmp_path / "bad.parquet")
+
+
 def test_labels_that_training_lacks():
     with pytest.raises(ValueError, match=r"test labels that the training part lacks: \['cow'\]"):
         taer.features_from_arrays(np.eye(2), ["a", "b"], np.eye(2), ["a", "cow"])

@@ -81,6 +81,10 @@ ROWS = np.zeros((4, 3), np.float16)
         ({"test_y": None}, {}, "lacks test.y"),
         ({}, {"format": "something"}, "lacks format = taer-features/1"),
         ({}, {"classes": "not json"}, "no JSON list of class names"),
+        ({}, {"classes": "[" * 200_000}, "no JSON list of class names"),
+        ({}, {"classes": "[" * 900 + "]" * 900}, "no JSON list of class names"),
+        ({}, {"classes": '[["a"], ["b"]]'}, "no JSON list of class names"),
+        ({}, {"classes": '"ab"'}, "no JSON list of class names"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, changes, meta, message):

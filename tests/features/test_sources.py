@@ -141,6 +141,44 @@ def test_builtins_are_refused_too(name):
         cifar100._unpickle(f"cbuiltins\n{name}\n.".encode(), "meta")
 
 
+@pytest.mark.parametrize(
+    ("form", "member"),
+    [(form, part) for form, parts in (
+        ("cifar_binary", ("test.bin", "fine_label_names.txt")),
+        ("cifar_python", ("train", "test")),
+    ) for part in parts],
+)  # fmt: skip
+def test_a_cifar100_archive_that_lacks_a_member(request, tmp_path, form, member):
+    whole, cut = request.getfixturevalue(form), tmp_path / "cut.tar.gz"
+    with tarfile.open(whole) as old, tarfile.open(cut, "w:gz") as new:
+        for entry in old:
+            if not entry.name.endswith(f"/{member}"):
+                new.addfile(entry, old.extractfile(entry))
+    with pytest.raises(ValueError, match=rf"cut.tar.gz: lacks {member} of CIFAR-100. Fetch cifar-100"):
+        open_source("cifar100", root=cut)
+
+
+@pytest.mark.parametrize("meta", [{}, {"fine_label_names": 3}, {"fine_label_names": [1, 2]}])
+def test_a_cifar100_archive_without_names_of_its_classes(tmp_path, cifar_python, meta):
+    with tarfile.open(cifar_python) as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+    root = tmp_path / "unpacked" / "cifar-100-python"
+    (root / "meta").write_bytes(python2_pickle(meta))
+    with pytest.raises(ValueError, match="meta: lacks the names of the classes"):
+        open_source("cifar100", root=root)
+
+
+@pytest.mark.parametrize("labels", [[], [0, 1]])
+def test_a_cifar100_part_with_too_few_labels(tmp_path, cifar_python, cifar_rows, labels):
+    with tarfile.open(cifar_python) as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+    root = tmp_path / "unpacked" / "cifar-100-python"
+    rows = cifar_rows["test"][0]
+    (root / "test").write_bytes(python2_pickle({"data": rows, "fine_labels": labels}))
+    with pytest.raises(ValueError, match=r"test: expected a label for each of 4 images, got"):
+        open_source("cifar100", root=root)
+
+
 def test_truncated_cifar100(tmp_path, cifar_binary):
     (tmp_path / "half.tar.gz").write_bytes(cifar_binary.read_bytes()[:3000])
     with pytest.raises(ValueError, match="not a whole tar archive"):
@@ -292,6 +330,24 @@ def test_table_of_texts(tmp_path, suffix):
         open_source(path, **names)
     with pytest.raises(ValueError, match="must say train or test, got cat, dog"):
         open_source(path, split_column="kind", **names)
+
+
+@pytest.mark.parametrize("how", [{"split_column": "part"}, {"test_fraction": 0.5}])
+def test_a_table_of_nothing_but_a_header(tmp_path, how):
+    (tmp_path / "empty.csv").write_text("text,label,part\n")
+    with pytest.raises(ValueError, match=r"empty.csv: no rows"):
+        open_source(tmp_path / "empty.csv", **how)
+
+
+def test_a_cell_without_end(tmp_path):
+    """A quote that is never closed takes in the rest of the file."""
+    path = tmp_path / "long.csv"
+    path.write_text('text,label\na,b\n"' + "word " * 30_000 + '",b\n')
+    with pytest.raises(ValueError, match=r"long.csv: line 3: .* 131,072 characters"):
+        open_source(path, test_fraction=0.5)
+    path.write_bytes("text,label\ncafé,b\n".encode("latin1"))
+    with pytest.raises(ValueError, match=r"long.csv: not UTF-8"):
+        open_source(path, test_fraction=0.5)
 
 
 @pytest.mark.parametrize("kind", ["image", "text"])

@@ -66,6 +66,11 @@ def test_two_files_of_the_same_data_are_refused(cli, paper_features, tmp_path):
     assert "both cifar100 seen by resnet18" in err
 
 
+def heed_interrupts():
+    """A shell's background jobs, and so the tests run by one, ignore SIGINT, and their children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupted_grid_keeps_what_is_finished_and_goes_on(paper_features, tmp_path, jobs):
     out = tmp_path / "results"
@@ -81,7 +86,11 @@ def test_an_interrupted_grid_keeps_what_is_finished_and_goes_on(paper_features, 
         str(out),
     ]
     process = subprocess.Popen(
-        [*command, "--seeds", "60", "--jobs", str(jobs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--seeds", "60", "--jobs", str(jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     )
     deadline = time.monotonic() + 60
     while len(list(out.glob("*.json"))) < 2 and time.monotonic() < deadline:

@@ -9,7 +9,7 @@ import re
 import html5lib
 import pytest
 
-from taer.experiment import Run, run_grid
+from taer.experiment import Run, read_result, run_grid, write_result
 from taer.paper.measured import Number
 from taer.report import write_report
 from taer.report.collect import read_results, sort_results
@@ -61,7 +61,7 @@ def check_page(page):
 def test_a_report_of_any_results_stands_alone(made):
     page = check_page(made / "report" / "index.html")
     for words in ("set: 10 classes in 5 tasks", "Learning curves", "Preserved accuracy", "Accuracies a[t, k]",
-                  "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run set.npz --methods taer",
+                  "Confusion matrices", "class7", "Class orders", "fingerprint", "taer run FEATURES --methods taer",
                   "--set memory_size=20"):  # fmt: skip
         assert words in page, words
     names = {path.name for path in (made / "report").rglob("*.*")}
@@ -71,6 +71,19 @@ def test_a_report_of_any_results_stands_alone(made):
     assert (made / "report" / "figures" / "set-tasks-5-learning.pdf").read_bytes().startswith(b"%PDF")
     assert "![Learning curves" in (made / "report" / "report.md").read_text()
     assert "\\toprule" in (made / "report" / "tables" / "set-tasks-5-methods.tex").read_text()
+
+
+def test_the_embedded_features_are_run_again_without_a_file(tmp_path, cli):
+    """The command that the report shows works as it is."""
+    options = ("--methods", "ncm", "--tasks", 2, "--seeds", 1)
+    assert cli("run", *options, "--out", "made")[0] == 0
+    assert cli("report", "made")[0] == 0
+    page = (tmp_path / "made" / "report" / "report.md").read_text()
+    (command,) = re.findall(r"taer (run --methods ncm .*)", page)
+    code, _, err = cli(*command.split(), "--out", "made", "--format", "markdown")
+    assert code == 0, err
+    assert len(list((tmp_path / "made").glob("*.json"))) == 1  # the same run
+    assert "FEATURES" not in command
 
 
 def test_numbers_are_those_of_the_results(made):
@@ -102,12 +115,12 @@ def test_parameters_that_differ_tell_groups_apart(made, tmp_path):
 
 
 def test_of_runs_of_an_edited_method_the_newest_counts(made, tmp_path):
-    path = next(made.glob("taer-*.json"))
-    new = json.loads(path.read_text())
+    new = read_result(next(made.glob("taer-*.json")))
     old = new | {"A_T": 0.0, "source": "before", "created": "2000-01-01T00:00:00+00:00"}
-    (tmp_path / "a.json").write_text(json.dumps(new))
-    (tmp_path / "b.json").write_text(json.dumps(old))
+    kept = write_result(tmp_path, new)
+    write_result(tmp_path, old)
     (tmp_path / "damaged.json").write_text("{")
+    (tmp_path / "of-another-run.json").write_text(kept.read_text())
     assert read_results(tmp_path) == [new]
 
 

@@ -102,6 +102,7 @@ def read_parquet(path: Path) -> FeatureSet:
             f"{path}: no column {', '.join(missing)}; a feature table has {', '.join(wanted)}, "
             f"this one has {', '.join(file.schema_arrow.names)}"
         )
+    _check_vectors(path, file.schema_arrow.field("embedding").type)
     table = file.read(list(wanted))
     labels = np.array(table["label"].to_pylist())
     splits = np.array(table["split"].to_pylist())
@@ -115,10 +116,17 @@ def read_parquet(path: Path) -> FeatureSet:
         or (lengths is not None and (lengths != width).any())
     ):
         raise ValueError(f"{path}: embeddings must all have the same length, with none missing")
-    if strange := sorted(set(splits.tolist()) - {"train", "test"}):
-        raise ValueError(f"{path}: split must say train or test, got {', '.join(map(str, strange[:5]))}")
+    if strange := sorted(map(str, set(splits.tolist()) - {"train", "test"})):
+        raise ValueError(f"{path}: split must say train or test, got {', '.join(strange[:5])}")
     vectors, train = values.reshape(len(column), width), splits == "train"
     return features_from_arrays(vectors[train], labels[train], vectors[~train], labels[~train], name=path.stem)
+
+
+def _check_vectors(path: Path, kind: Any) -> None:
+    types = require("pyarrow.types", "text")
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not is_list or not (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)):
+        raise ValueError(f"{path}: embedding must be a column of lists of numbers, got {kind}")
 
 
 def _floating(values: Any) -> np.ndarray:

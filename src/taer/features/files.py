@@ -243,10 +243,12 @@ def _read_safetensors(path: str) -> FeatureSet:
 def split_header(path: str, meta: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The names of the classes, and what else a header says."""
     try:
-        classes = tuple(map(str, json.loads(meta["classes"])))
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path}: the header has no JSON list of class names") from None
-    return classes, {key: value for key, value in meta.items() if key not in ("format", "classes")}
+        classes = json.loads(meta["classes"])
+    except (KeyError, ValueError, RecursionError):
+        classes = None
+    if not isinstance(classes, list) or not all(isinstance(name, str | int | float) for name in classes):
+        raise ValueError(f"{path}: the header has no JSON list of class names")
+    return tuple(map(str, classes)), {key: value for key, value in meta.items() if key not in ("format", "classes")}
 
 
 def mapped_tensors(path: str) -> list[np.ndarray]:

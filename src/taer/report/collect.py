@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taer.experiment import FORMAT, Result
+from taer.experiment import Result, read_result
 from taer.heads import HEADS
 from taer.paper.measured import is_paper_order
 
@@ -67,11 +67,8 @@ def read_results(folder: Path) -> list[Result]:
         raise ValueError(f"{folder}: no such folder; 'taer run --out {folder}' would put results there")
     newest: dict[str, Result] = {}
     for path in sorted(folder.glob("*.json")):
-        try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            continue  # damaged: 'taer run' would run it again
-        if isinstance(result, dict) and result.get("format") == FORMAT:
+        result = read_result(path)
+        if result is not None:  # damaged or edited: 'taer run' would run it again
             parts = [result[part] for part in ("features", "tasks", "method", "params", "seed")]
             key = json.dumps(parts, sort_keys=True)
             if key not in newest or result["created"] >= newest[key]["created"]:

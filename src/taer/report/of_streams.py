@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 
 from taer.experiment import Result, mean_auroc
+from taer.features import load_features
 from taer.heads import HEADS, make_head
 from taer.paper import NAMES, experiment, variants
 from taer.paper.measured import Number, is_paper_order, result_key
@@ -152,7 +153,10 @@ def _again(setting: Setting) -> list[Block]:
     meta = results[0]["meta"] | {"fingerprint": results[0]["features"]}
     versions = dict.fromkeys(", ".join(f"{k} {v}" for k, v in run["versions"].items()) for run in results)
     return [
-        Listing("To run it again", [_command(setting, group) for group in setting.groups]),
+        Listing(
+            "To run it again (FEATURES: the file with the fingerprint below)",
+            [_command(setting, group) for group in setting.groups],
+        ),
         Listing("Class orders (task | task | …) by seed", [f"{seed}: {order}" for seed, order in orders.items()]),
         Listing("Features", [f"{key}: {value}" for key, value in meta.items()]),
         Listing("Versions", [f"{one}" for one in versions]),
@@ -168,8 +172,6 @@ def _command(setting: Setting, group: Group) -> str:
     order = "" if group.params["order"] == "torch" else " --order FILE"
     tasks, seeds = len(setting.sizes) - bool(first), max(run["seed"] for run in group.results) + 1
     stream = f"--tasks {tasks}{first}{order} --seeds {seeds}"
-    # The embedded digits have no file, and an .npz file has no header.
-    meta = group.results[0]["meta"]
-    suffix = ".safetensors" if meta else ".npz"
-    file = "" if meta.get("backbone") == "pixels" else f" {group.results[0]['name']}{suffix}"
+    # A result knows what its features are, not where they lie; only the embedded ones are everywhere.
+    file = "" if group.results[0]["features"] == load_features().fingerprint else " FEATURES"
     return f"taer run{file} --methods {group.method} {stream}{options}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
@@ -76,7 +75,7 @@ def _features(backbone: Backbone, items: list[Any], width: int | None) -> np.nda
 
 def _decode(text: str) -> Any:
     """An image from base64, with or without the head of a data address; its size is checked before its pixels."""
-    from PIL import Image, ImageOps
+    from taer.features.images import TooLarge, decode_image
 
     try:
         content = base64.b64decode(text.partition(",")[2] if text.startswith("data:") else text, validate=True)
@@ -85,18 +84,9 @@ def _decode(text: str) -> Any:
     if len(content) > MAX_IMAGE_BYTES:
         raise BadInput(f"images: a file may have {MAX_IMAGE_BYTES >> 20} MiB")
     try:
-        image = Image.open(io.BytesIO(content), formats=_FORMATS)
-        if max(image.size) > MAX_IMAGE_SIDE:
-            raise BadInput(f"images: a side may have {MAX_IMAGE_SIDE} pixels, got {image.width} × {image.height}")
-        if getattr(image, "is_animated", False):
-            image.seek(0)
-        upright = ImageOps.exif_transpose(image)
-        if upright.mode in ("RGBA", "LA", "P", "PA"):  # what is transparent is paper, not ink
-            upright = upright.convert("RGBA")
-            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
-        return upright.convert("RGB")
-    except BadInput:
-        raise
+        return decode_image(content, _FORMATS, MAX_IMAGE_SIDE)
+    except TooLarge as error:
+        raise BadInput(f"images: {error}") from None
     except Exception:  # decoders of damaged files raise anything
         raise BadInput("images: one of them is not a readable PNG, JPEG, WebP, GIF or BMP file") from None
 

@@ -11,7 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from taer.features.images import DECODER
 from taer.features.sources.base import Kind
+
+_STRIP = 16  # as long as wide: the crop of a longer image shows only its middle
 
 
 class Encoder(Protocol):
@@ -41,13 +44,14 @@ class ImageTransform:
 
     ``resize`` is the length of the shorter side, or (height, width); ``crop`` is (height, width). The margins
     of a crop that cannot be centred are rounded as torchvision does, or cut as transformers does. Mean and
-    deviation are of pixels in 0 … 1; the encoder applies them.
+    deviation are of pixels in 0 … 1; the encoder applies them. Of a strip more than 16 times as long as wide only
+    the middle is looked at, so that its shape cannot ask for more memory than a few inputs of the network.
 
     Examples
     --------
     >>> transform = ImageTransform(256, (224, 224), "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     >>> print(transform)
-    resize 256 bilinear, crop 224 × 224, mean 0.485 0.456 0.406, std 0.229 0.224 0.225
+    decode 2, resize 256 bilinear, crop 224 × 224, mean 0.485 0.456 0.406, std 0.229 0.224 0.225
     >>> from PIL import Image
     >>> transform(Image.new("RGB", (640, 480))).shape
     (224, 224, 3)
@@ -63,6 +67,8 @@ class ImageTransform:
     def __call__(self, image: Any) -> np.ndarray:
         from PIL import Image
 
+        if isinstance(self.resize, int):
+            image = _middle(image)
         width, height = image.size
         if isinstance(self.resize, int):
             short = min(width, height)
@@ -86,7 +92,17 @@ class ImageTransform:
         resize = self.resize if isinstance(self.resize, int) else " × ".join(map(str, self.resize or ()))
         mean, std = (" ".join(f"{value:.6g}" for value in values) for values in (self.mean, self.std))
         steps = [f"resize {resize} {self.resample}"] if self.resize else []
-        return ", ".join([*steps, f"crop {self.crop[0]} × {self.crop[1]}", f"mean {mean}", f"std {std}"])
+        return ", ".join([DECODER, *steps, f"crop {self.crop[0]} × {self.crop[1]}", f"mean {mean}", f"std {std}"])
+
+
+def _middle(image: Any) -> Any:
+    """The image without the ends of a strip. Resized, 1 × 4096 pixels would be 256 × 1,048,576."""
+    width, height = image.size
+    most = _STRIP * min(width, height)
+    if max(width, height) <= most:
+        return image
+    left, top = (max(0, side - most) // 2 for side in (width, height))
+    return image.crop((left, top, left + min(width, most), top + min(height, most)))
 
 
 def sha256_of(paths: Sequence[Path]) -> str:

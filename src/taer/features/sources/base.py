@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.features.images import decode_image
 
 Kind = Literal["image", "text"]
 
@@ -46,12 +45,6 @@ class Source:
         for part, items in (("training", self.train), ("test", self.test)):
             if not len(items):
                 raise ValueError(f"{self.name}: the {part} part is empty")
-
-
-def decode_image(data: bytes) -> Any:
-    """Pixels of an encoded image as an RGB picture, read to the end so that truncation shows here."""
-    image = require("PIL.Image", "images").open(io.BytesIO(data))
-    return image.convert("RGB")
 
 
 def files_part(paths: Sequence[Path], labels: Sequence[int]) -> Part:

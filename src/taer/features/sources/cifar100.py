@@ -27,12 +27,18 @@ def open_cifar100(root: Path | None) -> Source:
     """Every image with its fine label. The binary archive is what a download takes: it holds no code."""
     path = root or download("cifar100", URL, CHECKSUM, REMEDY)
     members = _archive_members(path) if path.is_file() else _folder_members(path)
+
+    def member(name: str) -> bytes:
+        if name not in members:
+            raise ValueError(f"{path}: lacks {name} of CIFAR-100. {REMEDY}")
+        return members[name]
+
     if "train.bin" in members:
-        names = members["fine_label_names.txt"].decode().split()
-        parts = [_binary(members[f"{part}.bin"], f"{path}/{part}.bin") for part in ("train", "test")]
+        names = member("fine_label_names.txt").decode(errors="replace").split()
+        parts = [_binary(member(f"{part}.bin"), f"{path}/{part}.bin") for part in ("train", "test")]
     elif "meta" in members:
-        names = _unpickle(members["meta"], f"{path}/meta")["fine_label_names"]
-        parts = [_python(members[part], f"{path}/{part}") for part in ("train", "test")]
+        names = _names(_unpickle(members["meta"], f"{path}/meta"), f"{path}/meta")
+        parts = [_python(member(part), f"{path}/{part}") for part in ("train", "test")]
     else:
         raise ValueError(f"{path}: neither the binary nor the python form of CIFAR-100. {REMEDY}")
     for _, labels in parts:
@@ -79,10 +85,20 @@ def _binary(data: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
 def _python(data: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
     content = _unpickle(data, where)
     try:
-        rows = np.asarray(content["data"], np.uint8)
-        return _pixels(rows), np.asarray(content["fine_labels"], np.int64)
+        pixels = _pixels(np.asarray(content["data"], np.uint8))
+        labels = np.asarray(content["fine_labels"], np.int64)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{where}: lacks the images or fine labels of CIFAR-100 ({error})") from None
+    if labels.shape != (len(pixels),) or not len(pixels):
+        raise ValueError(f"{where}: expected a label for each of {len(pixels)} images, got {labels.shape}")
+    return pixels, labels
+
+
+def _names(meta: dict[str, Any], where: str) -> list[str]:
+    names = meta.get("fine_label_names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{where}: lacks the names of the classes, a list fine_label_names")
+    return names
 
 
 def _pixels(planes: np.ndarray) -> np.ndarray:

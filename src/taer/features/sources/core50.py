@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from taer.features.images import decode_image
 from taer.features.sources.archives import download
-from taer.features.sources.base import Part, Source, decode_image, digest, files_digest
+from taer.features.sources.base import Part, Source, digest, files_digest
 
 URL = "http://bias.csr.unibo.it/maltoni/download/core50/core50_128x128.zip"
 CHECKSUM = "md5:745f3373fed08d69343f1058ee559e13"

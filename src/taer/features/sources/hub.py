@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from taer.features.extras import require
-from taer.features.sources.base import Kind, Part, Source, decode_image, digest
+from taer.features.images import decode_image
+from taer.features.sources.base import Kind, Part, Source, digest
 
 REMEDY = "Without a network, give a local folder of its Parquet files: hf:path/to/folder"
 

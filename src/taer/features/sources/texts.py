@@ -54,16 +54,30 @@ def read_columns(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
         _check_columns(path, file.schema_arrow.names, wanted)
         table = {name: file.read([name]).column(0).to_pylist() for name in wanted}
     else:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            _check_columns(path, reader.fieldnames or (), wanted)
-            rows = list(reader)
-        table = {name: [row[name] for row in rows] for name in wanted}
+        table = _read_csv(path, wanted)
+    if not table[wanted[0]]:
+        raise ValueError(f"{path}: no rows, only a header")
     for name, values in table.items():
         for number, value in enumerate(values, 1):
             if value is None or value == "":
                 raise ValueError(f"{path}: row {number} has no {name}")
     return {name: [str(value) for value in values] for name, values in table.items()}
+
+
+def _read_csv(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
+    with path.open(newline="", encoding="utf-8-sig") as lines:
+        reader = csv.DictReader(lines)
+        try:
+            _check_columns(path, reader.fieldnames or (), wanted)
+            rows = list(reader)
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}: line {reader.line_num + 1}: {error}. A cell may have {csv.field_size_limit():,} characters; "
+                "is a quote not closed?"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 ({error}); save the table in that encoding") from None
+    return {name: [row[name] for row in rows] for name in wanted}
 
 
 def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
