@@ -8,7 +8,7 @@ from PIL import Image
 
 import taer
 from taer.serve import inputs
-from tests.conftest import blobs
+from tests.conftest import blobs, small_head
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import png, vectors
 
@@ -72,14 +72,32 @@ def test_the_answer_is_that_of_the_saved_head(client, tmp_path):
         assert listed == {head.classes_[i]: pytest.approx(row[i], abs=1e-6) for i in order}
 
 
-def test_a_head_with_probabilities_of_its_own(open_service):
-    X, y = blobs(5, 60)
-    head = taer.make_head("slda", random_state=0).partial_fit(X[y < 3], y[y < 3].astype(str))
+@pytest.mark.parametrize("name", list(taer.HEADS))
+def test_served_probabilities_are_those_of_the_head(open_service, name):
+    X, y = blobs(5, 40, spread=6.0)  # classes that overlap, so that probabilities are far from 0 and 1
+    head = small_head(name, random_state=0)
+    for known in ([3, 0, 4], [2, 1]):
+        head.partial_fit(X[np.isin(y, known)], y[np.isin(y, known)].astype(str))
     client = open_service(first=head)
-    rows = np.array(vectors(1, 2), np.float32)
-    answer = client.post("/predict", json={"vectors": rows.tolist(), "top": 3}).json()["predictions"][0]
-    listed = {entry["label"]: entry["probability"] for entry in answer["probabilities"]}
-    assert listed == pytest.approx(dict(zip(head.classes_, head.predict_proba(rows)[0].tolist(), strict=True)))
+    rows = X[:30].astype(np.float32)
+    expected = head.predict_proba(rows)
+    assert 0.2 < np.median(expected.max(axis=1)) < 0.999
+    answers = client.post("/predict", json={"vectors": rows.tolist(), "top": 5}).json()["predictions"]
+    assert [answer["label"] for answer in answers] == head.predict(rows).tolist()
+    for row, answer in zip(expected.tolist(), answers, strict=True):
+        listed = {entry["label"]: entry["probability"] for entry in answer["probabilities"]}
+        assert listed == pytest.approx(dict(zip(head.classes_.tolist(), row, strict=True)), abs=1e-6)
+
+
+def test_a_near_tie_is_decided_by_the_scores(open_service):
+    X, y = blobs(3, 20)
+    head = taer.NCM().partial_fit(X, y.astype(str))
+    head.temperature_ = 1e20  # all probabilities round to the same number
+    client = open_service(first=head)
+    rows = X.astype(np.float32)
+    answers = client.post("/predict", json={"vectors": rows.tolist()}).json()["predictions"]
+    assert [answer["label"] for answer in answers] == head.predict(rows).tolist()
+    assert all(answer["label"] == answer["probabilities"][0]["label"] for answer in answers)
 
 
 def test_confusion_is_in_order_of_learning(client):

@@ -161,6 +161,12 @@ class Head(ClassifierMixin, BaseEstimator):
         """Softmax of the scores over the classes seen so far."""
         return np.concatenate([self._probabilities(scores) for scores in self._score_chunks(X)])
 
+    def predict_with_proba(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The answers of :meth:`predict` and :meth:`predict_proba` from one pass over ``X``."""
+        found = [(scores.argmax(axis=1), self._probabilities(scores)) for scores in self._score_chunks(X)]
+        best, probabilities = map(np.concatenate, zip(*found, strict=True))
+        return self.classes_[best], probabilities
+
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         return softmax(scores)
 

@@ -201,8 +201,11 @@ def _matrix(service: Service, items: schemas.Items) -> np.ndarray:
 
 
 def _predict(service: Service, request: schemas.PredictRequest) -> dict[str, Any]:
-    version, head, probabilities = service.predict(_matrix(service, request))
-    top = np.argsort(-probabilities, axis=1, kind="stable")[:, : request.top]
+    version, head, labels, probabilities = service.predict(_matrix(service, request))
+    ranks = -probabilities
+    best = np.searchsorted(head.classes_, labels)
+    ranks[np.arange(len(best)), best] = -np.inf  # where probabilities round to a tie, the scores still decide
+    top = np.argsort(ranks, axis=1, kind="stable")[:, : request.top]
     names = [str(label) for label in head.classes_.tolist()]
     return {
         "version": version,
