@@ -350,6 +350,13 @@ def test_a_learner_that_dies_changes_nothing_and_is_replaced(client):
     assert client.get("/classes").json()["classes"][0]["label"] == "class 0"
 
 
+def test_the_learner_runs_nothing_that_lies_in_the_working_directory(client, tmp_path, monkeypatch):
+    (tmp_path / "queue.py").write_text("open('executed', 'w').close()\nraise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    assert taught(client, 0, 1)["version"] == 1
+    assert not (tmp_path / "executed").exists()
+
+
 def test_an_unforeseen_failure_tells_nothing(client, monkeypatch):
     monkeypatch.setattr("taer.serve.service.Service.classes", lambda self: 1 / 0)
     answer = client.get("/classes")
