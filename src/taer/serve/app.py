@@ -225,20 +225,20 @@ def _entry(version: Version) -> schemas.VersionEntry:
 
 
 def _answer_in_sentences(app: FastAPI) -> None:
-    """Every failure is ``{"detail": a sentence}`` and nothing else."""
+    """Every failure is ``{"detail": a sentence}`` and nothing else; written at once, without a thread."""
 
     def sentence(status: int, detail: str, headers: Any = None) -> JSONResponse:
         return JSONResponse({"detail": detail}, status, headers)
 
     @app.exception_handler(RequestValidationError)
-    def not_as_described(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def not_as_described(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
         message = first["msg"].removeprefix("Value error, ")
         return sentence(422, f"{where}: {message}"[:300] if where else message[:300])
 
     @app.exception_handler(HTTPException)
-    def as_raised(_: Request, error: HTTPException) -> JSONResponse:
+    async def as_raised(_: Request, error: HTTPException) -> JSONResponse:
         plain = {404: "there is nothing at this address", 405: "this address does not take this method"}
         known = (
             error.detail if error.detail not in ("Not Found", "Method Not Allowed") else plain[error.status_code]
@@ -246,23 +246,23 @@ def _answer_in_sentences(app: FastAPI) -> None:
         return sentence(error.status_code, known, error.headers)
 
     @app.exception_handler(BadInput)
-    def bad_input(_: Request, error: BadInput) -> JSONResponse:
+    async def bad_input(_: Request, error: BadInput) -> JSONResponse:
         return sentence(422, str(error))
 
     @app.exception_handler(Conflict)
     @app.exception_handler(Refused)
-    def conflict(_: Request, error: Exception) -> JSONResponse:
+    async def conflict(_: Request, error: Exception) -> JSONResponse:
         return sentence(409, str(error))
 
     @app.exception_handler(Busy)
-    def busy(_: Request, error: Busy) -> JSONResponse:
+    async def busy(_: Request, error: Busy) -> JSONResponse:
         return sentence(409, "a task is being learned; try again when it is done", {"Retry-After": "1"})
 
     @app.exception_handler(sqlite3.OperationalError)
-    def disk(_: Request, error: sqlite3.OperationalError) -> JSONResponse:
+    async def disk(_: Request, error: sqlite3.OperationalError) -> JSONResponse:
         _log.error("the database failed: %s", error)
         return sentence(503, "the service cannot write to its disk")
 
     @app.exception_handler(Exception)
-    def unforeseen(_: Request, error: Exception) -> JSONResponse:
+    async def unforeseen(_: Request, error: Exception) -> JSONResponse:
         return sentence(500, "something failed inside the service; its log says what")
