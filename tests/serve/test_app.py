@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import taer
-from taer.serve import inputs
+from taer.serve import inputs, schemas
 from tests.conftest import blobs, small_head
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import png, vectors
@@ -278,6 +282,81 @@ def test_a_public_address_needs_the_token_for_everything(tmp_path):
             assert client.get(path, headers=AUTH).status_code == 200
         assert client.post("/predict", json={"vectors": [[1.0]]}).status_code == 401
         assert client.get("/health").status_code == 200
+
+
+def asked(client, method, path, receive, **headers):
+    """The status of a request whose body comes from ``receive``."""
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "headers": [(b"host", b"localhost"), *((k.encode(), v.encode()) for k, v in headers.items())],
+    }  # fmt: skip
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(client.app(scope, receive, send))
+    return sent[0]["status"]
+
+
+@pytest.mark.parametrize("path", ["/examples", "/learn", "/rollback/0", "/nowhere"])
+def test_without_the_token_nothing_is_read(client, path):
+    async def receive():
+        raise AssertionError("the body was asked for before the token was checked")
+
+    assert asked(client, "POST", path, receive) == 401
+    assert asked(client, "POST", path, receive, authorization="Bearer wrong") == 401
+
+
+def test_a_public_address_tells_nothing_by_way_of_odd_paths(tmp_path):
+    from fastapi.testclient import TestClient
+
+    from taer.serve.app import create_app
+    from taer.serve.service import Service
+
+    with TestClient(create_app(Service(tmp_path), "secret", public=True), base_url="http://any.example") as client:
+        for path in (
+            "/classes%0a",
+            "/classes/",
+            "/./classes",
+            "/history?/health",
+            "/health/../classes",
+        ):
+            assert client.get(path, follow_redirects=False).status_code == 401, path
+        for path in ("/", "/main.js", "/docs", "/openapi.json", "/health"):
+            assert client.get(path).status_code == 200, path
+
+
+def test_large_bodies_are_parsed_beside_the_loop_and_small_ones_at_once(client, monkeypatch):
+    taught(client, 0, 1)
+    threads = []
+
+    def parse(body):
+        threads.append(threading.current_thread().name)
+        return json.loads(body)
+
+    monkeypatch.setattr("taer.serve.bodies.from_json", parse)
+    assert labels_of(client, vectors(0, 2)) == ["class 0"] * 2
+    assert labels_of(client, vectors(0, 2) * 500) == ["class 0"] * 1000
+    assert "AnyIO worker" not in threads[0]
+    assert "AnyIO worker" in threads[1]
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" + b"[]," * 2_000_000 + b"[]]", b'{"a": [' + b'{"":{}},' * 1_000_000 + b"{}]}"]
+)
+def test_a_body_of_nothing_but_brackets_is_not_parsed(client, monkeypatch, body):
+    monkeypatch.setattr("taer.serve.bodies.from_json", lambda body: pytest.fail("parsed"))
+    answer = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+    assert "brackets" in answer.json()["detail"]
+
+
+def test_the_first_wrong_number_ends_the_check(client):
+    wrong = schemas.PredictRequest.__pydantic_validator__
+    with pytest.raises(ValueError, match="valid number") as error:
+        wrong.validate_python({"vectors": [[""] * 1000] * 1000})
+    assert error.value.error_count() < 10
 
 
 def test_a_foreign_name_for_our_address_is_refused(client):
