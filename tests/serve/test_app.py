@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import taer
-from taer.serve import inputs
-from tests.conftest import blobs
+from taer.serve import inputs, schemas
+from tests.conftest import blobs, small_head
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import png, vectors
 
@@ -72,14 +76,32 @@ def test_the_answer_is_that_of_the_saved_head(client, tmp_path):
         assert listed == {head.classes_[i]: pytest.approx(row[i], abs=1e-6) for i in order}
 
 
-def test_a_head_with_probabilities_of_its_own(open_service):
-    X, y = blobs(5, 60)
-    head = taer.make_head("slda", random_state=0).partial_fit(X[y < 3], y[y < 3].astype(str))
+@pytest.mark.parametrize("name", list(taer.HEADS))
+def test_served_probabilities_are_those_of_the_head(open_service, name):
+    X, y = blobs(5, 40, spread=6.0)  # classes that overlap, so that probabilities are far from 0 and 1
+    head = small_head(name, random_state=0)
+    for known in ([3, 0, 4], [2, 1]):
+        head.partial_fit(X[np.isin(y, known)], y[np.isin(y, known)].astype(str))
     client = open_service(first=head)
-    rows = np.array(vectors(1, 2), np.float32)
-    answer = client.post("/predict", json={"vectors": rows.tolist(), "top": 3}).json()["predictions"][0]
-    listed = {entry["label"]: entry["probability"] for entry in answer["probabilities"]}
-    assert listed == pytest.approx(dict(zip(head.classes_, head.predict_proba(rows)[0].tolist(), strict=True)))
+    rows = X[:30].astype(np.float32)
+    expected = head.predict_proba(rows)
+    assert 0.2 < np.median(expected.max(axis=1)) < 0.999
+    answers = client.post("/predict", json={"vectors": rows.tolist(), "top": 5}).json()["predictions"]
+    assert [answer["label"] for answer in answers] == head.predict(rows).tolist()
+    for row, answer in zip(expected.tolist(), answers, strict=True):
+        listed = {entry["label"]: entry["probability"] for entry in answer["probabilities"]}
+        assert listed == pytest.approx(dict(zip(head.classes_.tolist(), row, strict=True)), abs=1e-6)
+
+
+def test_a_near_tie_is_decided_by_the_scores(open_service):
+    X, y = blobs(3, 20)
+    head = taer.NCM().partial_fit(X, y.astype(str))
+    head.temperature_ = 1e20  # all probabilities round to the same number
+    client = open_service(first=head)
+    rows = X.astype(np.float32)
+    answers = client.post("/predict", json={"vectors": rows.tolist()}).json()["predictions"]
+    assert [answer["label"] for answer in answers] == head.predict(rows).tolist()
+    assert all(answer["label"] == answer["probabilities"][0]["label"] for answer in answers)
 
 
 def test_confusion_is_in_order_of_learning(client):
@@ -262,6 +284,81 @@ def test_a_public_address_needs_the_token_for_everything(tmp_path):
         assert client.get("/health").status_code == 200
 
 
+def asked(client, method, path, receive, **headers):
+    """The status of a request whose body comes from ``receive``."""
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "headers": [(b"host", b"localhost"), *((k.encode(), v.encode()) for k, v in headers.items())],
+    }  # fmt: skip
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(client.app(scope, receive, send))
+    return sent[0]["status"]
+
+
+@pytest.mark.parametrize("path", ["/examples", "/learn", "/rollback/0", "/nowhere"])
+def test_without_the_token_nothing_is_read(client, path):
+    async def receive():
+        raise AssertionError("the body was asked for before the token was checked")
+
+    assert asked(client, "POST", path, receive) == 401
+    assert asked(client, "POST", path, receive, authorization="Bearer wrong") == 401
+
+
+def test_a_public_address_tells_nothing_by_way_of_odd_paths(tmp_path):
+    from fastapi.testclient import TestClient
+
+    from taer.serve.app import create_app
+    from taer.serve.service import Service
+
+    with TestClient(create_app(Service(tmp_path), "secret", public=True), base_url="http://any.example") as client:
+        for path in (
+            "/classes%0a",
+            "/classes/",
+            "/./classes",
+            "/history?/health",
+            "/health/../classes",
+        ):
+            assert client.get(path, follow_redirects=False).status_code == 401, path
+        for path in ("/", "/main.js", "/docs", "/openapi.json", "/health"):
+            assert client.get(path).status_code == 200, path
+
+
+def test_large_bodies_are_parsed_beside_the_loop_and_small_ones_at_once(client, monkeypatch):
+    taught(client, 0, 1)
+    threads = []
+
+    def parse(body):
+        threads.append(threading.current_thread().name)
+        return json.loads(body)
+
+    monkeypatch.setattr("taer.serve.bodies.from_json", parse)
+    assert labels_of(client, vectors(0, 2)) == ["class 0"] * 2
+    assert labels_of(client, vectors(0, 2) * 500) == ["class 0"] * 1000
+    assert "AnyIO worker" not in threads[0]
+    assert "AnyIO worker" in threads[1]
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" + b"[]," * 2_000_000 + b"[]]", b'{"a": [' + b'{"":{}},' * 1_000_000 + b"{}]}"]
+)
+def test_a_body_of_nothing_but_brackets_is_not_parsed(client, monkeypatch, body):
+    monkeypatch.setattr("taer.serve.bodies.from_json", lambda body: pytest.fail("parsed"))
+    answer = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+    assert "brackets" in answer.json()["detail"]
+
+
+def test_the_first_wrong_number_ends_the_check(client):
+    wrong = schemas.PredictRequest.__pydantic_validator__
+    with pytest.raises(ValueError, match="valid number") as error:
+        wrong.validate_python({"vectors": [[""] * 1000] * 1000})
+    assert error.value.error_count() < 10
+
+
 def test_a_foreign_name_for_our_address_is_refused(client):
     assert client.get("/classes", headers={"Host": "evil.example"}).status_code == 400
     assert client.get("/classes", headers={"Host": "localhost:8000"}).status_code == 200
@@ -330,6 +427,13 @@ def test_a_learner_that_dies_changes_nothing_and_is_replaced(client):
     process.wait()
     assert client.post("/learn").status_code in (200, 409)
     assert client.get("/classes").json()["classes"][0]["label"] == "class 0"
+
+
+def test_the_learner_runs_nothing_that_lies_in_the_working_directory(client, tmp_path, monkeypatch):
+    (tmp_path / "queue.py").write_text("open('executed', 'w').close()\nraise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    assert taught(client, 0, 1)["version"] == 1
+    assert not (tmp_path / "executed").exists()
 
 
 def test_an_unforeseen_failure_tells_nothing(client, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import sqlite3
@@ -15,7 +14,7 @@ import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -23,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from taer import __version__
 from taer.serve import schemas
+from taer.serve.bodies import BodyRoute
 from taer.serve.gate import Counters, Gate
 from taer.serve.inputs import BadInput, images_to_matrix, texts_to_matrix, vectors_to_matrix
 from taer.serve.learner import Busy, Refused
@@ -31,6 +31,8 @@ from taer.serve.store import Version
 
 PAGE = FilePath(__file__).parent / "page"
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_READING = ("GET", "HEAD", "OPTIONS")
+_OPEN_PATHS = {"/", "/health", "/docs", "/openapi.json", *(f"/{file.name}" for file in PAGE.iterdir())}
 _SMALL = 1 << 22  # multiplications that are done at once; more would keep other requests waiting
 _log = logging.getLogger("taer.serve")
 
@@ -66,18 +68,15 @@ def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.add_middleware(Gate, counters=counters, hosts=None if public else LOCAL_NAMES)
+    app.add_middleware(
+        Gate,
+        counters=counters,
+        token=token,
+        is_open=_open_to_anyone if public else _open_on_this_machine,
+        hosts=None if public else LOCAL_NAMES,
+    )
     _answer_in_sentences(app)
-
-    def authorised(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> None:
-        if given is None or not hmac.compare_digest(given.credentials.encode(), token.encode()):
-            raise HTTPException(
-                401,
-                "this needs the token that taer serve showed when it started: Authorization: Bearer TOKEN",
-                {"WWW-Authenticate": "Bearer"},
-            )
-
-    guarded = [Depends(authorised)]
+    guarded = [Depends(_BEARER)]  # for the description; the gate looks at the token before anything is read
     app.include_router(_readers(service, counters), dependencies=guarded if public else [])
     app.include_router(_writers(service, counters), dependencies=guarded)
 
@@ -94,13 +93,23 @@ def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
     return app
 
 
+def _open_to_anyone(method: str, path: str) -> bool:
+    """What needs no token at a public address: the page's own files, the description, and whether it is up."""
+    return method in _READING and path in _OPEN_PATHS
+
+
+def _open_on_this_machine(method: str, path: str) -> bool:
+    """What needs no token here: everything that changes nothing."""
+    return method in _READING or path == "/predict"
+
+
 def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": schemas.Problem} for code in (400, 401, 413, 422, *codes)}
 
 
 def _readers(service: Service, counters: Counters) -> APIRouter:
     """Endpoints that change nothing."""
-    router = APIRouter(responses=_problems())
+    router = APIRouter(responses=_problems(), route_class=BodyRoute)
 
     @router.post("/predict", tags=["use"], response_model=schemas.Predictions, responses=_problems(409))
     async def predict(request: schemas.PredictRequest) -> Response:
@@ -154,7 +163,7 @@ def _readers(service: Service, counters: Counters) -> APIRouter:
 
 def _writers(service: Service, counters: Counters) -> APIRouter:
     """Endpoints that change what is on disk; each wants the token."""
-    router = APIRouter(tags=["teach"], responses=_problems(409, 503))
+    router = APIRouter(tags=["teach"], responses=_problems(409, 503), route_class=BodyRoute)
 
     @router.post("/examples")
     def add(request: schemas.ExamplesRequest) -> schemas.Added:
@@ -201,8 +210,11 @@ def _matrix(service: Service, items: schemas.Items) -> np.ndarray:
 
 
 def _predict(service: Service, request: schemas.PredictRequest) -> dict[str, Any]:
-    version, head, probabilities = service.predict(_matrix(service, request))
-    top = np.argsort(-probabilities, axis=1, kind="stable")[:, : request.top]
+    version, head, labels, probabilities = service.predict(_matrix(service, request))
+    ranks = -probabilities
+    best = np.searchsorted(head.classes_, labels)
+    ranks[np.arange(len(best)), best] = -np.inf  # where probabilities round to a tie, the scores still decide
+    top = np.argsort(ranks, axis=1, kind="stable")[:, : request.top]
     names = [str(label) for label in head.classes_.tolist()]
     return {
         "version": version,
@@ -222,20 +234,20 @@ def _entry(version: Version) -> schemas.VersionEntry:
 
 
 def _answer_in_sentences(app: FastAPI) -> None:
-    """Every failure is ``{"detail": a sentence}`` and nothing else."""
+    """Every failure is ``{"detail": a sentence}`` and nothing else; written at once, without a thread."""
 
     def sentence(status: int, detail: str, headers: Any = None) -> JSONResponse:
         return JSONResponse({"detail": detail}, status, headers)
 
     @app.exception_handler(RequestValidationError)
-    def not_as_described(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def not_as_described(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
         message = first["msg"].removeprefix("Value error, ")
         return sentence(422, f"{where}: {message}"[:300] if where else message[:300])
 
     @app.exception_handler(HTTPException)
-    def as_raised(_: Request, error: HTTPException) -> JSONResponse:
+    async def as_raised(_: Request, error: HTTPException) -> JSONResponse:
         plain = {404: "there is nothing at this address", 405: "this address does not take this method"}
         known = (
             error.detail if error.detail not in ("Not Found", "Method Not Allowed") else plain[error.status_code]
@@ -243,23 +255,23 @@ def _answer_in_sentences(app: FastAPI) -> None:
         return sentence(error.status_code, known, error.headers)
 
     @app.exception_handler(BadInput)
-    def bad_input(_: Request, error: BadInput) -> JSONResponse:
+    async def bad_input(_: Request, error: BadInput) -> JSONResponse:
         return sentence(422, str(error))
 
     @app.exception_handler(Conflict)
     @app.exception_handler(Refused)
-    def conflict(_: Request, error: Exception) -> JSONResponse:
+    async def conflict(_: Request, error: Exception) -> JSONResponse:
         return sentence(409, str(error))
 
     @app.exception_handler(Busy)
-    def busy(_: Request, error: Busy) -> JSONResponse:
+    async def busy(_: Request, error: Busy) -> JSONResponse:
         return sentence(409, "a task is being learned; try again when it is done", {"Retry-After": "1"})
 
     @app.exception_handler(sqlite3.OperationalError)
-    def disk(_: Request, error: sqlite3.OperationalError) -> JSONResponse:
+    async def disk(_: Request, error: sqlite3.OperationalError) -> JSONResponse:
         _log.error("the database failed: %s", error)
         return sentence(503, "the service cannot write to its disk")
 
     @app.exception_handler(Exception)
-    def unforeseen(_: Request, error: Exception) -> JSONResponse:
+    async def unforeseen(_: Request, error: Exception) -> JSONResponse:
         return sentence(500, "something failed inside the service; its log says what")

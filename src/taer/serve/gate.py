@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -25,6 +27,7 @@ _HEADERS = [
         b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
 ]
+_NO_TOKEN = "this needs the token that taer serve showed when it started: Authorization: Bearer TOKEN"
 _TOO_LARGE = f"a request may have {MAX_BODY >> 20} MiB"
 
 
@@ -54,9 +57,18 @@ class Counters:
 class Gate:
     """An ASGI layer around the application."""
 
-    def __init__(self, app: ASGIApp, counters: Counters, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        counters: Counters,
+        token: str,
+        is_open: Callable[[str, str], bool],
+        hosts: Collection[str] | None,
+    ) -> None:
         self._app = app
         self._counters = counters
+        self._token = token.encode()
+        self._is_open = is_open  # whether a method at a path needs no token
         self._hosts = hosts  # a page of another origin cannot pass for ours by pointing its name at us
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +76,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        status, received = 500, 0
+        status, received, started = 500, 0, False
 
         async def bounded() -> Message:
             nonlocal received
@@ -75,9 +87,9 @@ class Gate:
             return message
 
         async def safe(message: Message) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                started, status = True, message["status"]
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
@@ -85,6 +97,8 @@ class Gate:
         try:
             if self._hosts is not None and _name(headers.get(b"host", b"")) not in self._hosts:
                 await _refuse(safe, 400, "this service answers only under its own name; open it at 127.0.0.1")
+            elif not self._is_open(scope["method"], scope["path"]) and not self._has_token(headers):
+                await _refuse(safe, 401, _NO_TOKEN, (b"www-authenticate", b"Bearer"))
             elif (
                 headers.get(b"content-length", b"0").isdigit()
                 and int(headers.get(b"content-length", b"0")) > MAX_BODY
@@ -92,10 +106,17 @@ class Gate:
                 await _refuse(safe, 413, _TOO_LARGE)
             else:
                 await self._app(scope, bounded, safe)
+        except asyncio.CancelledError:  # the server stops and has waited long enough
+            if not started:
+                await _refuse(safe, 503, "the service is stopping; try again when it is back")
         finally:
             path = getattr(scope.get("route"), "path", None) or "other"
             self._counters.requests.labels(scope["method"] if path != "other" else "", path, status).inc()
             self._counters.seconds.labels(path).observe(time.perf_counter() - start)
+
+    def _has_token(self, headers: Mapping[bytes, bytes]) -> bool:
+        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+        return kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token)
 
 
 def _name(host: bytes) -> str:
@@ -104,8 +125,8 @@ def _name(host: bytes) -> str:
     return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]
 
 
-async def _refuse(send: Any, status: int, detail: str) -> None:
+async def _refuse(send: Any, status: int, detail: str, *more: tuple[bytes, bytes]) -> None:
     body = json.dumps({"detail": detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

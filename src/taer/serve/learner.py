@@ -122,7 +122,8 @@ class Learner:
         """Start the process if there is none, so that it is warm when a task comes."""
         with self._starting:
             if self._process is None or self._process.poll() is not None:
-                command = [sys.executable, "-m", "taer.serve.learner", str(self._folder)]
+                # -P keeps the working directory off the path: a file that lies there must not pass for a module
+                command = [sys.executable, "-P", "-m", "taer.serve.learner", str(self._folder)]
                 self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def stop(self) -> None:

@@ -7,12 +7,17 @@ import sys
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 from threadpoolctl import threadpool_limits
 
 from taer.persist.save import load
 from taer.serve.app import create_app
 from taer.serve.backbones import find
+from taer.serve.connection import MAX_CONNECTIONS, Connection
 from taer.serve.service import Service
+
+STOP_SECONDS = 10  # for requests that are being answered when the server is told to stop
+BACKLOG = 128  # connections that are taken in one go; all of them have a file before any is told to go
 
 
 def run(
@@ -42,19 +47,25 @@ def run(
     listener = listen(host, port)
     name = f"[{host}]" if ":" in host else host
     print(f"taer serves {folder} at http://{name}:{listener.getsockname()[1]}/#token={token}", flush=True)
-    app = create_app(service, token, public)
+    # Small products are slower on several threads, and requests come in parallel.
+    threadpool_limits(1, user_api="blas")
+    server(create_app(service, token, public)).run([listener])
+
+
+def server(app: FastAPI) -> uvicorn.Server:
+    """What answers for the application: bounded in connections, in waiting for them, and in stopping."""
     config = uvicorn.Config(
         app,
+        http=Connection,
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_keep_alive=30,
-        limit_concurrency=512,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        limit_concurrency=2 * MAX_CONNECTIONS,  # requests of connections that were told to go end a little later
+        backlog=BACKLOG,
     )
-    threadpool_limits(
-        1, user_api="blas"
-    )  # small products are slower on several threads, and requests come in parallel
-    uvicorn.Server(config).run([listener])
+    return uvicorn.Server(config)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -64,7 +75,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(128)  # who reads the line below may connect at once
+        listener.listen(BACKLOG)  # who reads the line below may connect at once
     except OSError as error:
         listener.close()
         raise ValueError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None

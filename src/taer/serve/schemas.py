@@ -18,7 +18,8 @@ from taer.serve.inputs import (
 )
 
 Number = Annotated[StrictFloat, Field(allow_inf_nan=False)]
-Vector = Annotated[list[Number], Field(min_length=1, max_length=MAX_WIDTH)]
+# A list is left at the first mistake: a million of them would take seconds to note, and one is told.
+Vector = Annotated[list[Number], Field(min_length=1, max_length=MAX_WIDTH, fail_fast=True)]
 Image = Annotated[str, Field(min_length=1, max_length=MAX_IMAGE_BYTES * 4 // 3 + 100)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 
@@ -32,7 +33,7 @@ class Items(BaseModel):
         extra="forbid", json_schema_extra={"oneOf": [{"required": [kind]} for kind in _KINDS]}
     )
 
-    vectors: Annotated[list[Vector], Field(min_length=1, max_length=MAX_VECTORS)] = []
+    vectors: Annotated[list[Vector], Field(min_length=1, max_length=MAX_VECTORS, fail_fast=True)] = []
     images: Annotated[
         list[Image], Field(min_length=1, max_length=MAX_IMAGES, description="Image files in base64.")
     ] = []

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from taer.heads import Head
-from taer.heads.base import softmax
 from taer.serve.inputs import MAX_PENDING, Backbone, BadInput, check_label
 from taer.serve.learner import Learner, describe
 from taer.serve.store import Example, Store, Version, only_one
@@ -137,18 +136,14 @@ class Service:
     def _described(self, version: int) -> Version:
         return next(known for known in self.store.versions() if known.version == version)
 
-    def predict(self, X: np.ndarray) -> tuple[int, Head, np.ndarray]:
-        """The version that answered, its head, and the probabilities in the order of its classes."""
+    def predict(self, X: np.ndarray) -> tuple[int, Head, np.ndarray, np.ndarray]:
+        """The version that answered, its head, the labels, and the probabilities in the order of its classes."""
         serving = self._serving
         if serving.head is None:
             raise Conflict("nothing was learned yet: add examples, then learn")
         if X.shape[1] != serving.head.n_features_in_:
             raise BadInput(f"vectors: expected {serving.head.n_features_in_} numbers in each, got {X.shape[1]}")
-        head = serving.head
-        if type(head).predict_proba is Head.predict_proba:
-            # Its checks were made when the request came in; here they would take most of the time.
-            return serving.version, head, softmax(head._scores(X))
-        return serving.version, head, head.predict_proba(X)
+        return serving.version, serving.head, *serving.head.predict_with_proba(X)
 
     def classes(self) -> list[dict[str, Any]]:
         """Classes in the order they were learned, then those that wait to be."""
