@@ -22,13 +22,22 @@ class DERPP(ReplayHead):
     ``CE(current) + alpha · MSE(scores, stored logits) + beta · CE(replay)``, the last two on independent draws
     from the memory; the MSE is a mean over samples and columns (Buzzega et al., NeurIPS 2020).
 
-    Departures: the memory is the paper's greedy one, filled when a task ends, with the logits of that moment; a
-    growing head has no columns for future classes, so logits are compared on the columns that existed then.
+    In the public code the head has outputs for all classes from the start, so a stored sample also has the logits of
+    classes that were not yet known, the scores of untrained outputs. ``unseen_logits="zero"`` is that form;
+    ``"ignore"`` compares only the columns that existed when the sample was stored.
+
+    Departures: the memory is the paper's greedy one, filled when a task ends, with the logits of that moment; the
+    softmax and the MSE run over the classes seen so far, not over all that will ever come.
     """
 
     lr: float = param(0.03, "learning rate", above=0)
     alpha: float = param(0.1, "weight of the stored logits", at_least=0)
     beta: float = param(0.5, "weight of the replayed labels", at_least=0)
+    unseen_logits: str = param(
+        "zero",
+        "stored logits of classes that were unknown when the sample was stored: zero, or left out of the loss",
+        options=("zero", "ignore"),
+    )
 
     def _plan(self, X: Any, task: Task, columns: np.ndarray) -> Plan:
         plan = super()._plan(X, task, columns)
@@ -38,6 +47,8 @@ class DERPP(ReplayHead):
         stored = self.memory_.extra["logits"][old]  # columns in order of arrival; NaN where there were none yet
         logits = np.full((len(stored), task.n_classes), np.nan, columns.dtype)
         logits[:, self._arrival[: stored.shape[1]]] = stored
+        if self.unseen_logits == "zero":
+            logits[np.isnan(logits)] = 0
         constants = {**plan.replay.constants, "logits": logits}
         return Plan(
             current=plan.current,
