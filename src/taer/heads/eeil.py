@@ -41,11 +41,7 @@ class EEIL(UnionHead, SoftmaxHead):
             teacher[task.old] = before[task.old]
             blocks = Blocks([*np.split(old.columns, old.starts[1:]), task.current])
             balanced = Samples(self.memory_.X, {"target": self._arrival[self.memory_.y]})
-
-            def step(columns: np.ndarray, gradient: np.ndarray) -> None:
-                columns -= self.lr / 10 * gradient
-
-            plan = Plan(balanced, _cross_distilled(blocks, teacher), step=step)
+            plan = Plan(balanced, _cross_distilled(blocks, teacher), lr=self.lr / 10)
             self._descend(columns, plan, self.balanced_epochs)
             self._fold(self._moving(task), columns)
 

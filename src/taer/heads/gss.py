@@ -51,7 +51,8 @@ class GSS(ReplayHead):
                         rows = np.concatenate([rows, self._map(memory.X[drawn])])
                         target = np.concatenate([target, arrival[memory.y[drawn]]])
                     weight = np.full(len(rows), 1 / len(rows), rows.dtype)
-                    columns -= self.lr * (cross_entropy_gradient(rows @ columns.T, target, weight).T @ rows)
+                    gradient = cross_entropy_gradient(rows @ columns.T, target, weight).T @ rows
+                    columns -= self.lr * batch.fraction * gradient
                     offered = plan.current.X[batch.constants["row"]]
                     own = numbers[batch.constants["target"]]
                     memory.add(offered, own, self._rng_, embed=self._map, residuals=residuals)

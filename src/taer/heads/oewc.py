@@ -37,10 +37,11 @@ class OnlineEWC(SoftmaxHead):
         fisher = self.fisher_ if self.n_tasks_ > 1 else np.zeros((0, X.shape[1]))
         self.fisher_: np.ndarray = task.reseat(fisher)
         anchor = columns.copy()
-        pull = (2 * self.lr * self.e_lambda * self.fisher_).astype(columns.dtype)
+        strength = (2 * self.e_lambda * self.fisher_).astype(columns.dtype)
 
-        def step(columns: np.ndarray, gradient: np.ndarray) -> None:
-            columns -= self.lr * gradient
+        def step(columns: np.ndarray, gradient: np.ndarray, lr: float) -> None:
+            pull = lr * strength
+            columns -= lr * gradient
             columns += pull * anchor
             columns /= 1 + pull
 

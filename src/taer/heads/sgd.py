@@ -40,6 +40,7 @@ class Batch(NamedTuple):
     constants: Mapping[str, np.ndarray]  # of all rows, or of the replayed ones if only those have it
     weight: np.ndarray  # of each row in the loss
     parts: tuple[slice, ...]  # the current batch and each draw
+    fraction: float = 1.0  # of the learning rate in this step: below 1 for a smaller batch that is weighed
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class Plan:
     replay: Samples | None = None  # batches are drawn from these, already mapped
     replay_size: int = 0  # samples in a draw
     weights: tuple[float, ...] = (1.0,)  # of the mean loss on the current batch and on each draw
-    step: Callable[[np.ndarray, np.ndarray], None] | None = None  # moves the columns; plain descent if not given
+    lr: float | None = None  # the head's if not given
+    # moves the columns, given the gradient and the learning rate; plain descent if not given
+    step: Callable[[np.ndarray, np.ndarray, float], None] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,10 +65,17 @@ class SGDHead(MappedHead):
     epochs: int = param(10, "passes over the samples of a task", at_least=1)
     lr: float = param(0.1, "learning rate", above=0)
     batch_size: int = param(32, "samples of the current task in a step", at_least=1)
+    last_batch: str = param(
+        "weigh",
+        "the last batch of an epoch, if smaller than batch_size: a step like any other, no step, or a step with the "
+        "learning rate times its size / batch_size; the only batch of an epoch is always a whole step",
+        options=("keep", "drop", "weigh"),
+    )
 
     def _descend(self, columns: np.ndarray, plan: Plan, epochs: int | None = None) -> None:
         """Move ``columns`` in place, as the plan says."""
         moving, resting, dtype = len(columns), plan.resting, columns.dtype
+        full_step = self.lr if plan.lr is None else plan.lr
         with one_blas_thread(), np.errstate(all="ignore"):
             for _ in range(self.epochs if epochs is None else epochs):
                 for batch in self._batches(plan):
@@ -75,11 +85,12 @@ class SGDHead(MappedHead):
                     if resting is not None:
                         scores[moving] = batch.constants[resting]
                     gradient = plan.gradient(scores.T, batch).T[:moving]
+                    lr = full_step * batch.fraction
                     if plan.step is None:
-                        gradient *= self.lr
+                        gradient *= lr
                         columns -= gradient @ batch.rows
                     else:
-                        plan.step(columns, gradient @ batch.rows)
+                        plan.step(columns, gradient @ batch.rows, lr)
         self._check_finite(columns)
 
     def _check_finite(self, columns: np.ndarray) -> None:
@@ -91,17 +102,21 @@ class SGDHead(MappedHead):
             )
 
     def _batches(self, plan: Plan) -> Iterator[Batch]:
-        """One epoch in random order; the last, smaller batch is kept. A batch is valid until the next is asked for."""
+        """One epoch in random order. A batch is valid until the next is asked for."""
         order, size = self._rng_.permutation(len(plan.current)), self.batch_size
         whole = len(order) - len(order) % size
         at_once = max(1, _BLOCK // (2 * size * plan.current.X.shape[1])) * size
         for start in range(0, whole, at_once):
             picks = order[start : min(start + at_once, whole)]
             yield from self._block(plan, picks.reshape(-1, size))
-        if whole < len(order):
-            yield from self._block(plan, order[None, whole:])
+        rest = len(order) - whole
+        if rest and not whole:  # the only batch, never shortened: a small task would hardly be learned
+            yield from self._block(plan, order[None])
+        elif rest and self.last_batch != "drop":
+            fraction = rest / size if self.last_batch == "weigh" else 1.0
+            yield from self._block(plan, order[None, whole:], fraction)
 
-    def _block(self, plan: Plan, picks: np.ndarray) -> Iterator[Batch]:
+    def _block(self, plan: Plan, picks: np.ndarray, fraction: float = 1.0) -> Iterator[Batch]:
         """Several batches of one size, whose draws and constants are gathered together."""
         (steps, size), X, replay = picks.shape, plan.current.X, plan.replay
         constants = {name: values[picks] for name, values in plan.current.constants.items()}
@@ -130,7 +145,7 @@ class SGDHead(MappedHead):
             self._map_in_place(rows[:size])
             if replay is not None and drawn is not None:
                 replay.X.take(drawn[at], axis=0, out=rows[size:], mode="clip")
-            yield Batch(rows, {name: values[at] for name, values in constants.items()}, weight, parts)
+            yield Batch(rows, {name: values[at] for name, values in constants.items()}, weight, parts, fraction)
 
 
 @cache

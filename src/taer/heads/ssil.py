@@ -33,12 +33,8 @@ class SSIL(ReplayHead):
     def _plan(self, X: Any, task: Task, columns: np.ndarray) -> Plan:
         plan = super()._plan(X, task, columns)
         rate = self.lr / self.n_tasks_ if self.lr_decay_per_task else self.lr
-
-        def step(columns: np.ndarray, gradient: np.ndarray) -> None:
-            columns -= rate * gradient
-
         gradient = separated(task, old_task_blocks(self, task), columns.copy(), TEMPERATURE)
-        return replace(plan, gradient=gradient, step=step)
+        return replace(plan, gradient=gradient, lr=rate)
 
 
 def separated(task: Task, old_tasks: Blocks, teacher: np.ndarray, kd_weight: float) -> Any:

@@ -78,10 +78,9 @@ class UCIR(UnionHead, SGDHead):
                     norms[norms == 0] = 1
                     along = by_cosine.T @ h
                     along -= (along * unit[moving]).sum(axis=1, keepdims=True) * unit[moving]
-                    speed = self.momentum * speed + along / norms + self.weight_decay * own
-                    eta_speed = (
-                        self.momentum * eta_speed + float((by_score * cosines).sum()) + self.weight_decay * eta
-                    )
+                    by_eta = float((by_score * cosines).sum())
+                    speed = self.momentum * speed + batch.fraction * (along / norms + self.weight_decay * own)
+                    eta_speed = self.momentum * eta_speed + batch.fraction * (by_eta + self.weight_decay * eta)
                     own -= self.lr * speed
                     eta -= self.lr * eta_speed
                     unit[moving] = unit_rows(own)
