@@ -247,10 +247,10 @@ class Head(ClassifierMixin, BaseEstimator):
         return self
 
     def _position_of(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes_ == label)
-        if not len(found):
+        labels = self.classes_.tolist()  # compared by Python: numpy ignores a NUL at the end of a string
+        if label not in labels:
             raise ValueError(f"{label!r} is not a known class")
-        return int(found[0])
+        return int(labels.index(label))
 
     def _take_classes(self, order: np.ndarray) -> None:
         names = {name for cls in type(self).__mro__ for name in vars(cls).get("class_arrays", ())}
