@@ -3,6 +3,7 @@
     python benchmarks/fidelity.py --features DIR --out results --jobs 2
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors. Runs are kept in --out and not run again.
+--tables names some of the tables, separated by commas.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 RELATED = ("er-fixed", "er-balanced", "lwf", "eeil", "bic", "gdumb")
+LAST_BATCHES = ("keep", "drop", "weigh")
 
 
 class Bench:
@@ -211,22 +213,64 @@ def table_of_scales(bench: Bench) -> None:
     table(["features", "none", "center", "scale"], rows)
 
 
+def table_of_last_batches(bench: Bench) -> None:
+    print("### The last batch of an epoch\n")
+    rows = []
+    treatments: dict[str, dict[str, Any]] = {"raw, zero init": RAW, "standardised": {}}
+    for method in ("finetune", "er", "lwf", "ssil", "taer", "joint"):
+        for treatment, how in treatments.items():
+            params = {**how, **CHOSEN.get(method, ({}, ""))[0]}
+            found = [show(bench.row(method, {**params, "last_batch": last})) for last in LAST_BATCHES]
+            rows.append([method, treatment, *(one[0] for one in found), *(one[1] for one in found)])
+    heads = [f"{data}, {last}" for data in ("CUB-200", "CIFAR-100") for last in LAST_BATCHES]
+    table(["method", "features", *heads], rows)
+    print("CIFAR-100 in 20 tasks, raw, zero init:\n")
+    cifar, rows = bench.sets["cifar100-resnet18"], []
+    for method in ("er", "taer"):
+        how = {**RAW, "epochs": 1}
+        rows.append(
+            [
+                method,
+                *show([bench.measure(cifar, method, {**how, "last_batch": last}, 20) for last in LAST_BATCHES]),
+            ]
+        )
+    table(["method", *LAST_BATCHES], rows)
+
+
+def table_of_logits(bench: Bench) -> None:
+    print("### The logits of classes unknown when a sample was stored (DER++)\n")
+    rows = []
+    for treatment, how in {"raw, zero init": RAW, "standardised": {}}.items():
+        for lr in (0.03, 0.1):
+            for unseen in ("zero", "ignore"):
+                values = bench.row("derpp", {**how, "lr": lr, "unseen_logits": unseen})
+                rows.append([treatment, f"{lr:g}", unseen, *show(values)])
+    rows.append(["published", "", "", *(f"{number:.2f}" for number in PUBLISHED["derpp"])])
+    table(["features", "lr", "`unseen_logits`", "CUB-200", "CIFAR-100"], rows)
+
+
+TABLES: dict[str, Callable[[Bench], None]] = {
+    "methods": table_of_methods,
+    "grids": table_of_grids,
+    "inputs": table_of_inputs,
+    "scales": table_of_scales,
+    "standardised": table_standardised,
+    "related": table_of_related,
+    "last-batches": table_of_last_batches,
+    "logits": table_of_logits,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--tables", default=",".join(TABLES))
     options = parser.parse_args()
     bench = Bench(options.features, options.out, options.jobs)
-    for make in (
-        table_of_methods,
-        table_of_grids,
-        table_of_inputs,
-        table_of_scales,
-        table_standardised,
-        table_of_related,
-    ):
-        make(bench)
+    for name in options.tables.split(","):
+        TABLES[name](bench)
 
 
 if __name__ == "__main__":

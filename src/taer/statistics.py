@@ -98,6 +98,8 @@ class ClassStatistics:
             )
         if y.dtype.kind not in "biu":
             raise ValueError(f"labels must be integers, got {y.dtype}")
+        if y.dtype == np.uint64 and len(y) and y.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"labels must lie between -2**63 and 2**63 - 1, got {y.max()}")
         if not len(X):
             return self
         if not np.isfinite(X.sum(dtype=np.float64)):

@@ -329,10 +329,10 @@ class Head(ClassifierMixin, BaseEstimator):
                 setattr(self, name, value.without(number))
 
     def _number_of(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes_ == label)
-        if not len(found):
+        labels = self.classes_.tolist()  # compared by Python: numpy ignores a NUL at the end of a string
+        if label not in labels:
             raise ValueError(f"{label!r} is not a known class")
-        return int(self.numbers_[found[0]])
+        return int(self.numbers_[labels.index(label)])
 
     # For those who keep, compare and ship heads
 

@@ -10,6 +10,21 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from taer.rows import row_chunks
 
+_INT64 = np.iinfo(np.int64)
+_TYPES: dict[str, Any] = {
+    "strings": str,
+    "booleans": bool,
+    "integers": np.int64,
+    "floating-point numbers": np.float64,
+}
+_KINDS: dict[tuple[type, ...], str] = {
+    (str,): "strings",
+    (bool, np.bool_): "booleans",  # before integers: to Python they are some
+    (int, np.integer): "integers",
+    (float, np.floating): "floating-point numbers",
+}
+
+
 def check_features(head: Any, X: Any, *, reset: bool) -> Any:
     """Two-dimensional finite features of the head's width; float16 and memory maps stay what they are."""
     if issparse(X):
@@ -52,15 +67,15 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
     """One label per sample, of one kind, and of the kind of the classes already known."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(y, warn=True)
+    # Of a mixed list numpy makes one type, in which different labels may become the same.
+    y = column_or_1d(y if hasattr(y, "__array__") else np.asarray(y, object), warn=True)
     if len(y) != n_samples:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n_samples} and {len(y)}")
     if y.dtype.kind == "O":
-        kinds = {str if isinstance(label, str) else type(label) for label in y}
-        if kinds != {str} and not all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-            names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise ValueError(f"Unknown label type: labels must all be strings or all be integers, got {names}")
-        y = y.astype(str if kinds == {str} else np.int64)
+        y = _of_one_kind(y)
+    if y.dtype == np.uint64:  # joined with int64 it would become floating-point
+        _check_range(y)
+        y = y.astype(np.int64)
     if y.dtype.kind == "f":
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity")
@@ -71,6 +86,36 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
     if known is not None and len(known) and _kind(known) != _kind(y):
         raise ValueError(f"labels were {_kind(known)} so far and are {_kind(y)} now; they are never converted")
     return y
+
+
+def _of_one_kind(labels: np.ndarray) -> np.ndarray:
+    """An array of objects as one of strings, booleans, integers or floating-point numbers."""
+    kinds = {_kind_of(label_type) for label_type in set(map(type, labels))}
+    if len(kinds) > 1 or not kinds <= set(_TYPES):
+        raise ValueError(
+            "Unknown label type: labels must all be strings, all integers, all booleans or all floating-point "
+            f"numbers, got {', '.join(sorted(kinds))}"
+        )
+    if kinds == {"strings"} and any(label.endswith("\0") for label in labels):
+        raise ValueError(
+            "a label must not end with a NUL character: numpy drops it, and two labels could become one"
+        )
+    if kinds == {"integers"}:
+        _check_range(labels)
+    return labels.astype(_TYPES[kinds.pop()] if kinds else np.int64)
+
+
+def _kind_of(label_type: type) -> str:
+    """The kind of labels of this type, or the type's name if it is not one for labels."""
+    return next((kind for types, kind in _KINDS.items() if issubclass(label_type, types)), label_type.__name__)
+
+
+def _check_range(labels: np.ndarray) -> None:
+    for label in (labels.min(), labels.max()) if len(labels) else ():
+        if not _INT64.min <= int(label) <= _INT64.max:
+            raise ValueError(
+                f"integer labels must lie between -2**63 and 2**63 - 1, got {label}; use strings instead"
+            )
 
 
 def _kind(labels: np.ndarray) -> str:
