@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 from fidelity import EPOCHS
+from taer.heads.sgd import one_blas_thread
+from taer.heads.statistical import relative_distances
 
 import taer
 from taer.experiment import Result, Run, mean_auroc, run_grid
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
-from taer.heads.sgd import one_blas_thread
-from taer.heads.statistical import relative_distances
 from taer.report.figures import Curve, curves
 from taer.stream import class_stream
 

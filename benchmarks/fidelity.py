@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.experiment import Run, run_grid, summarise
+from taer.experiment import Run, run_grid, summarize
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
 from taer.stream import class_stream
@@ -86,7 +86,7 @@ class Bench:
         given = {key: value for key, value in params.items() if key in known}
         runs = [Run(class_stream(data, tasks, first, seed), method, given, seed) for seed in range(3)]
         results = [result for _, result, _ in run_grid(runs, self.out, jobs=self.jobs)]
-        found = summarise(results)[0][metric]
+        found = summarize(results)[0][metric]
         return found["mean"], found["std"]
 
     def row(self, method: str, params: dict[str, Any]) -> list[tuple[float, float]]:

@@ -21,11 +21,11 @@ from typing import Any
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy
 
 import numpy as np
+from taer.heads._validation import row_chunks
 
 import taer
-from taer.parallel import Shared
 from taer.heads import statistical
-from taer.heads._validation import row_chunks
+from taer.parallel import Shared
 
 
 def seconds(call: Callable[[], Any], repeats: int) -> list[float]:

@@ -21,15 +21,15 @@ from beyond import TITLES, shown, table
 from fidelity import EPOCHS
 from joblib import Parallel, delayed
 from scipy.optimize import minimize
+from taer.heads.gaussians import shared_covariance
+from taer.heads.sgd import one_blas_thread
+from taer.heads.softmax import unit_rows
+from taer.heads.statistical import discriminants, normalised, shrunk, squared_distances, whitener
 
 import taer
 from taer.features import FeatureSet, load_features
 from taer.heads import gauss_chain, gaussians, taer_gauss
 from taer.heads.base import Head, Task, log_sum_exp, softmax
-from taer.heads.gaussians import shared_covariance
-from taer.heads.sgd import one_blas_thread
-from taer.heads.softmax import unit_rows
-from taer.heads.statistical import discriminants, normalised, shrunk, squared_distances, whitener
 from taer.statistics import ClassStatistics
 from taer.stream import Stream, class_stream
 

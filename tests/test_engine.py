@@ -109,7 +109,7 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     X, y = blobs(6, 50, width=40)
     monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
     monkeypatch.setattr("taer.heads.statistical._PIECES", 1)
-    monkeypatch.setattr("taer.heads._validation._CHUNK", 40 * 64)  # five blocks
+    monkeypatch.setattr("taer.rows._CHUNK", 40 * 64)  # five blocks
     here, head_here = results_of(runs, tmp_path / "here"), taer.SLDA().fit(X, y)
     put, puts = ray.put, []
     monkeypatch.setattr(ray, "put", lambda value: puts.append(type(value).__name__) or put(value))
@@ -261,7 +261,7 @@ def test_a_mistake_there_is_told_as_here(nodes, tiny_onnx, tmp_path):
 def test_statistics_of_blocks_survive_the_death_of_a_node(nodes, monkeypatch):
     monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
     monkeypatch.setattr("taer.heads.statistical._PIECES", 1)
-    monkeypatch.setattr("taer.heads._validation._CHUNK", 256 * 256)
+    monkeypatch.setattr("taer.rows._CHUNK", 256 * 256)
     X, y = blobs(20, 500, width=256)
     heads = [taer.SLDA(), taer.RanPAC(width=300, random_state=0), taer.RFFLDA(width=300, random_state=0)]
     here = [clone(head).fit(X, y) for head in heads]

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import taer
-from taer.experiment import Run, execute, run_grid, source_digest, summarise, write_result
+from taer.experiment import Run, execute, read_results, run_grid, source_digest, summarize, write_result
 from taer.features import save_features
 from taer.report import write_report
-from taer.report.collect import read_results
 from taer.stream import class_stream
 
 NOT_REPRODUCIBLE = ("seconds", "created")
@@ -78,13 +77,13 @@ def test_detection_of_later_classes_agrees_with_a_loop_by_hand(method, features)
         expected.append(taer.metrics.novelty_auroc(novelty[known], novelty[~known]))
     result = execute(Run(stream, method, {}, seed=7))
     np.testing.assert_allclose(result["novelty_auroc"], expected)
-    assert summarise([result])[0]["novelty_AUROC"]["mean"] == pytest.approx(100 * np.mean(expected))
+    assert summarize([result])[0]["novelty_AUROC"]["mean"] == pytest.approx(100 * np.mean(expected))
 
 
 def test_a_stream_of_one_task_has_nothing_to_detect(features, tmp_path):
     result = execute(Run(class_stream(features, tasks=1), "slda"))
     assert result["novelty_auroc"] == []
-    assert summarise([result])[0]["novelty_AUROC"]["mean"] is None
+    assert summarize([result])[0]["novelty_AUROC"]["mean"] is None
     write_result(tmp_path, result)
     assert "missing" in write_report([tmp_path], tmp_path / "report").read_text()
 
@@ -293,9 +292,9 @@ def processes():
 
 def test_summary_is_in_percent_with_sample_deviation(runs, tmp_path):
     results = [result for _, result, _ in run_grid(runs, tmp_path)]
-    rows = summarise(results)
+    rows = summarize(results)
     assert [row["method"] for row in rows] == ["taer", "er"]
     values = [100 * result["A_T"] for result in results[:2]]
     assert rows[0]["A_T"]["values"] == values
     assert rows[0]["A_T"]["std"] == pytest.approx(np.std(values, ddof=1))
-    assert summarise(results[:1])[0]["A_T"]["std"] == 0
+    assert summarize(results[:1])[0]["A_T"]["std"] == 0

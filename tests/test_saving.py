@@ -57,7 +57,7 @@ def test_every_head_goes_on_as_if_never_saved(name, dtype, labels, tasks, tmp_pa
         head.partial_fit(X, y)
         loaded.partial_fit(X, y)
         np.testing.assert_array_equal(loaded.decision_function(X), head.decision_function(X))
-        assert loaded._rng_.bit_generator.state == head._rng_.bit_generator.state
+        assert loaded.rng_.bit_generator.state == head.rng_.bit_generator.state
         head = loaded
     assert sorted(file.name for file in tmp_path.iterdir()) == ["again", "head.safetensors"]
 
@@ -220,7 +220,7 @@ HOSTILE = {
     "huge strings": {"state": {"classes_": {"$strings": ["U", [1 << 40], ["a"]]}}},
     "huge count": {"state": {"classes_": {"$strings": ["U", [1 << 62, 0], []]}}},
     "huge scalar": {"state": {"n_tasks_": {"$scalar": ["int64", 10**30]}}},
-    "generator": {"state": {"_rng_": {"$generator": {"$dict": [["bit_generator", "seed"]]}}}},
+    "generator": {"state": {"rng_": {"$generator": {"$dict": [["bit_generator", "seed"]]}}}},
     "list": [1, 2],
 }
 

@@ -34,16 +34,15 @@ class Recorded(Rows):
 @pytest.fixture
 def small_pieces(monkeypatch):
     for module, name, value in [
-        ("_validation", "_CHUNK", PIECE * WIDTH),
-        ("sgd", "_BLOCK", 2 * PIECE * WIDTH),
-        ("statistical", "_TRIAL_ROWS", PIECE),
-        ("statistical", "_HELD_BACK", PIECE),
-        ("gaussians", "_MANY", PIECE),
-        ("taer_gauss", "_KEPT", PIECE * WIDTH),
-        ("ridge", "_ROWS", PIECE),
-        ("slda", "_ROWS", PIECE),
+        ("rows", "_CHUNK", PIECE * WIDTH),
+        ("heads.descent.loop", "_BLOCK", 2 * PIECE * WIDTH),
+        ("heads.closed_form.selection", "_TRIAL_ROWS", PIECE),
+        ("heads.closed_form.calibration", "_HELD_OUT", PIECE),
+        ("heads.closed_form.gaussians", "_MANY", PIECE),
+        ("heads.closed_form.taer_gauss", "_KEPT", PIECE * WIDTH),
+        ("heads.closed_form.slda", "_ROWS", PIECE),
     ]:
-        monkeypatch.setattr(importlib.import_module(f"taer.heads.{module}"), name, value)
+        monkeypatch.setattr(importlib.import_module(f"taer.{module}"), name, value)
 
 
 @pytest.mark.parametrize("name", HEADS)

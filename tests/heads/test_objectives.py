@@ -9,7 +9,7 @@ import pytest
 
 import taer
 from taer.heads.base import log_sum_exp
-from taer.heads.softmax import cross_entropy_gradient
+from taer.heads.descent.losses import cross_entropy_gradient
 from tests.conftest import blobs
 
 DETACHED = ("taer", "er-fixed")
@@ -85,17 +85,20 @@ def test_cross_entropy_gradient_against_finite_differences():
 class NaiveTaER(taer.TaER):
     """The objective as it is written: all columns in every softmax, the gradient of old ones thrown away."""
 
-    detached = False
+    def _moving(self, task):
+        return np.arange(task.n_classes)
 
-    def _plan(self, X, task, columns):
-        plan = super()._plan(X, task, columns)
+    def _plan(self, task, columns):
+        plan = super()._plan(task, columns)
 
         def gradient(scores, batch):
-            found = plan.gradient(scores, batch)
+            found = cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
             found[:, task.old] = 0
             return found
 
-        return replace(plan, gradient=gradient)
+        current = replace(plan.current, constants={"target": task.y})
+        replay = self._replay(task, lambda X, y: {"target": y})
+        return replace(plan, current=current, replay=replay, resting=None, gradient=gradient)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
@@ -154,8 +157,8 @@ def test_weights_are_shares_of_classes(tasks):
     seen = []
 
     class Watching(taer.TaER):
-        def _plan(self, X, task, columns):
-            plan = super()._plan(X, task, columns)
+        def _plan(self, task, columns):
+            plan = super()._plan(task, columns)
             seen.append(plan.weights)
             return plan
 
@@ -195,8 +198,8 @@ def test_deviations_are_shrunk_as_by_one_sample_a_feature():
     n, width = X.shape
     head = taer.TaER(random_state=0).partial_fit(X, y)
     variances = (n * X.var(axis=0) + width * X.var(axis=0).mean()) / (n + width)
-    np.testing.assert_allclose(head.scale_, np.sqrt(variances))
-    assert head.scale_[0] > 0.4
+    np.testing.assert_allclose(head.embedding_.scale, np.sqrt(variances))
+    assert head.embedding_.scale[0] > 0.4
 
 
 def test_constant_features_do_no_harm():
@@ -211,8 +214,8 @@ def test_constant_features_do_no_harm():
 def test_new_columns_start_where_init_says(init, tasks):
     X, y = tasks[0]
     head = taer.TaER(init=init, lr=1e-12, random_state=0).partial_fit(X, y)
-    columns = head.coef_ * head.scale_
-    means = np.array([(X[y == c] - X.mean(0)).mean(0) / head.scale_ for c in (1, 4)])
+    columns = head.coef_ * head.embedding_.scale
+    means = np.array([(X[y == c] - X.mean(0)).mean(0) / head.embedding_.scale for c in (1, 4)])
     if init == "zero":
         np.testing.assert_allclose(columns, 0, atol=1e-9)
     elif init == "uniform":
@@ -230,12 +233,12 @@ def test_the_last_smaller_batch_is_kept():
     steps = []
 
     class Counting(taer.Finetune):
-        def _plan(self, X, task, columns):
+        def _plan(self, task, columns):
             def gradient(scores, batch):
                 steps.append((len(scores), batch.weight.sum()))
                 return 0 * scores
 
-            return replace(super()._plan(X, task, columns), gradient=gradient)
+            return replace(super()._plan(task, columns), gradient=gradient)
 
     Counting(epochs=2, random_state=0).partial_fit(X, y)
     assert [size for size, _ in steps] == [32, 2, 32, 2]

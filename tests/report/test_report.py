@@ -9,10 +9,10 @@ import re
 import html5lib
 import pytest
 
-from taer.experiment import Run, read_result, run_grid, write_result
+from taer.experiment import Run, read_result, read_results, run_grid, write_result
 from taer.paper.measured import Number
 from taer.report import write_report
-from taer.report.collect import read_results, sort_results
+from taer.report.collect import sort_results
 from taer.report.tables import Table, text
 from taer.stream import class_stream
 from tests.conftest import small_features

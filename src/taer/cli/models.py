@@ -174,10 +174,7 @@ def audit(
     print("new classes:", ", ".join(map(str, found.new_classes)) or "none")
     if found.forgotten:
         print("forgotten classes:", ", ".join(map(str, found.forgotten)))
-    if found.moved is None:
-        print("moved columns: this head has no columns to compare")
-    else:
-        print("moved columns:", ", ".join(map(str, found.moved)) or "none")
+    print("moved columns:", ", ".join(map(str, found.moved)) or "none")
 
 
 @app.command()
@@ -215,14 +212,14 @@ def _label(name: str, head: Head) -> Any:
 
 def describe_head(path: Path) -> dict[str, Any]:
     """What 'taer info' says of a saved head."""
-    from taer.heads import HEADS
+    from taer.heads import name_of
     from taer.persist.save import load
 
     head = load(path)
     params = ", ".join(f"{name}={value!r}" for name, value in head.get_params().items())
     tasks = [[str(label) for label, task in head.learning_order_ if task == t + 1] for t in range(head.n_tasks_)]
     return {
-        "method": f"{next(name for name, kind in HEADS.items() if kind is type(head))} ({params})",
+        "method": f"{name_of(type(head))} ({params})",
         "features": f"{head.n_features_in_} numbers a sample",
         "classes": f"{len(head.classes_)} in {head.n_tasks_} tasks",
         **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},

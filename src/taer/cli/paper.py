@@ -12,7 +12,7 @@ from taer.cli import app
 from taer.cli.engine import AddressOption, Engine, EngineOption, where
 
 if TYPE_CHECKING:
-    from taer.experiment import Run
+    from taer.experiment import Result, Run
     from taer.paper import Experiment
     from taer.paper.measured import Library, Number
 
@@ -74,9 +74,7 @@ def _chosen(names: list[str], variant: str) -> list[Experiment]:
     return [experiment(name, variant) for name in dict.fromkeys(NAMES if "all" in names else names)]
 
 
-def _run(
-    runs: list[Run], out: Path, jobs: int | None, engine: Engine, address: str | None
-) -> list[dict[str, object]]:
+def _run(runs: list[Run], out: Path, jobs: int | None, engine: Engine, address: str | None) -> list[Result]:
     from taer.cli.run import run_with_progress
 
     try:

@@ -15,7 +15,7 @@ from taer.cli import app
 from taer.cli.engine import AddressOption, Engine, EngineOption, where, workers_alive
 
 if TYPE_CHECKING:
-    from taer.experiment import Run
+    from taer.experiment import Result, Run
     from taer.features import FeatureSet
 
 
@@ -71,7 +71,7 @@ def run(
     An option not given leaves each head its own default. Results are kept in --out: run again, and only what is
     missing is run.
     """
-    from taer.experiment import summarise
+    from taer.experiment import summarize
     from taer.features import load_features
 
     data = load_features(features)
@@ -82,7 +82,7 @@ def run(
         results, from_disk = run_with_progress(runs, out, jobs, fresh)
     stream: dict[str, Any] = {"tasks": len(runs[0].stream), "first": first, "order": order, "seeds": seeds}
     source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
-    _print_summary(format, data, stream, summarise(results), source)
+    _print_summary(format, data, stream, summarize(results), source)
 
 
 def _names(methods: str) -> list[str]:
@@ -98,10 +98,10 @@ def _names(methods: str) -> list[str]:
 
 def _parameters(names: list[str], common: dict[str, Any], settings: list[str]) -> dict[str, dict[str, Any]]:
     """The parameters of each head from the command line, checked."""
-    from taer.heads import HEADS, make_head
-    from taer.heads._params import check_params
+    from taer.heads import find_head, make_head
+    from taer.heads.params import check_params
 
-    known = {name: HEADS[name]().get_params() for name in names}
+    known = {name: find_head(name)().get_params() for name in names}
     given = {key: value for key, value in common.items() if value is not None}
     params = {name: {key: value for key, value in given.items() if key in known[name]} for name in names}
     for setting in settings:
@@ -155,9 +155,7 @@ def _order_from_file(path: Path) -> list[int]:
         raise ValueError(f"--order {path}: expected class numbers separated by spaces or commas") from None
 
 
-def run_with_progress(
-    runs: list[Run], out: Path, jobs: int | None, fresh: bool
-) -> tuple[list[dict[str, Any]], int]:
+def run_with_progress(runs: list[Run], out: Path, jobs: int | None, fresh: bool) -> tuple[list[Result], int]:
     """Results in the order of the runs, and how many came from disk; a bar on stderr meanwhile."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -166,7 +164,7 @@ def run_with_progress(
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    results: dict[int, dict[str, Any]] = {}
+    results: dict[int, Result] = {}
     number = {id(run): i for i, run in enumerate(runs)}
     from_disk = 0
     with Progress(*columns, console=console, transient=True) as progress:

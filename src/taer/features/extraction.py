@@ -21,10 +21,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from taer import __version__
-from taer.parallel import Shared, device_share, on_cluster, sharing
 from taer.features.backbones import Backbone, find_backbone
 from taer.features.files import FeatureSet, load_features, read_header, write_feature_file
 from taer.features.sources import Part, Source, open_source
+from taer.parallel import Shared, device_share, on_cluster, sharing
 
 CHUNK = 256  # items a file of finished work holds: what a kill can cost
 _AHEAD = 4  # batches decoded before they are needed; more would only fill the memory

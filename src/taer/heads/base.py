@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
@@ -63,7 +63,7 @@ class Task:
         yield from zip(self.current.tolist(), np.split(order, ends[:-1]), strict=True)
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param,))
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param, field))
 @dataclass(kw_only=True, eq=False, repr=False)
 class Head(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier whose set of classes grows: one call of ``partial_fit`` is one task.
@@ -76,9 +76,9 @@ class Head(ClassifierMixin, BaseEstimator):
     random_state: Any = param(None, "seed of everything random; None for a new one each time")
 
     if TYPE_CHECKING:  # fitted, not parameters
-        embedding_: Any  # the fixed map of the features
-        columns_: np.ndarray
-        offsets_: np.ndarray
+        embedding_: Any = field(init=False)  # the fixed map of the features
+        columns_: np.ndarray = field(init=False)
+        offsets_: np.ndarray = field(init=False)
 
     name: ClassVar[str] = ""
     card: ClassVar[Card]
@@ -153,7 +153,10 @@ class Head(ClassifierMixin, BaseEstimator):
         known, present = self.classes_, np.unique(labels)
         arriving = np.setdiff1d(present, known)
         self.n_tasks_ += 1
-        self.learning_order_ = [*self.learning_order_, *(Learned(label, self.n_tasks_) for label in arriving.tolist())]
+        self.learning_order_ = [
+            *self.learning_order_,
+            *(Learned(label, self.n_tasks_) for label in arriving.tolist()),
+        ]
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
         self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_))
@@ -199,11 +202,15 @@ class Head(ClassifierMixin, BaseEstimator):
         As ``decision_function``, but two-dimensional for two classes, too. In heads whose old scores never move, an
         entry depends on its sample and its class alone, bit for bit.
         """
-        head, X = self._checked(X)
+        head, rows = self._checked(X)
         if classes is None:
-            return np.concatenate([scores for _, scores in head._chunks(X)])
-        numbers = np.array([head._number_of(label) for label in np.asarray(classes).tolist()], np.int64)
-        return np.concatenate([head._scores(X[rows], numbers) for rows in _scored(X, len(numbers))])
+            return np.concatenate([scores for _, scores in head._chunks(rows)])
+        known = dict(zip(head.classes_.tolist(), head.numbers_.tolist(), strict=True))
+        wanted = np.asarray(classes).tolist()
+        if unknown := [label for label in wanted if label not in known]:
+            raise ValueError(f"{unknown[0]!r} is not a known class")
+        numbers = np.array([known[label] for label in wanted], np.int64)
+        return np.concatenate([head._scores(rows[part], numbers) for part in _scored(rows, len(numbers))])
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Scores, one column per class of ``classes_``; one-dimensional for exactly two classes."""
@@ -212,8 +219,8 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities over the classes seen so far, one column per class of ``classes_``."""
-        head, X = self._checked(X)
-        return np.concatenate([head.probabilities(scores) for _, scores in head._chunks(X)])
+        head, rows = self._checked(X)
+        return np.concatenate([head.probabilities(scores) for _, scores in head._chunks(rows)])
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """The probabilities that belong to rows of scores."""
@@ -227,8 +234,8 @@ class Head(ClassifierMixin, BaseEstimator):
         """
         if unknown is None and threshold is not None:
             raise ValueError("threshold needs unknown: what to answer above it")
-        head, X = self._checked(X)
-        labels = head.classes_[np.concatenate([scores.argmax(axis=1) for _, scores in head._chunks(X)])]
+        head, rows = self._checked(X)
+        labels = head.classes_[np.concatenate([scores.argmax(axis=1) for _, scores in head._chunks(rows)])]
         if unknown is None:
             return labels
         if threshold is None or np.isnan(threshold):
@@ -238,12 +245,12 @@ class Head(ClassifierMixin, BaseEstimator):
         answer = np.array(unknown)
         if answer.dtype.kind != labels.dtype.kind:
             answer, labels = np.array(unknown, object), labels.astype(object)
-        return np.where(head.novelty(X) > threshold, answer, labels)
+        return np.where(head.novelty(rows) > threshold, answer, labels)
 
     def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """The answers of :meth:`predict` and :meth:`predict_proba` from one pass over ``X``, by one state of the head."""
-        head, X = self._checked(X)
-        found = [(scores.argmax(axis=1), head.probabilities(scores)) for _, scores in head._chunks(X)]
+        head, rows = self._checked(X)
+        found = [(scores.argmax(axis=1), head.probabilities(scores)) for _, scores in head._chunks(rows)]
         best, probabilities = map(np.concatenate, zip(*found, strict=True))
         return head.classes_[best], probabilities
 
@@ -252,14 +259,14 @@ class Head(ClassifierMixin, BaseEstimator):
 
         The entropy of the probabilities. Heads that keep a covariance add how far the sample is from all classes.
         """
-        head, X = self._checked(X)
-        return np.concatenate([head._novelty(X[rows], scores) for rows, scores in head._chunks(X)])
+        head, rows = self._checked(X)
+        return np.concatenate([head._novelty(rows[part], scores) for part, scores in head._chunks(rows)])
 
     def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
         """:meth:`novelty` of samples whose scores are known, the columns in any order."""
-        head, X = self._checked(X)
-        chunks = _scored(X, scores.shape[1])
-        return np.concatenate([head._novelty(X[rows], scores[rows]) for rows in chunks])
+        head, rows = self._checked(X)
+        parts = _scored(rows, scores.shape[1])
+        return np.concatenate([head._novelty(rows[part], scores[part]) for part in parts])
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)

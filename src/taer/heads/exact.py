@@ -14,6 +14,7 @@ and three products give twice the bits.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 _MANTISSA = 53
 _SMALLEST = -900  # exponents below it are those of zero
@@ -34,7 +35,7 @@ def _leading(rows: np.ndarray) -> np.ndarray:
     return rounded
 
 
-def rounded(columns: np.ndarray, dtype: np.dtype | str) -> np.ndarray:
+def rounded(columns: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """Columns (one per row of the array) as :func:`products` wants them, in float32 or float64."""
     if not columns.size or np.dtype(dtype) == np.float64:
         return columns.astype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)

@@ -1,4 +1,4 @@
-"""What the fitted attributes of a head look like, declared once: for its documentation, and because a file may hold anything.
+"""What the fitted attributes of a head look like: for its documentation, and because a file may hold anything.
 
 Each class of heads has a dictionary ``fitted`` of the attributes that it adds. Sizes are numbers or names: ``classes``
 and ``width`` are those of the head, ``embedding`` that of what a sample is mapped to, and any other name is a size that
@@ -88,7 +88,9 @@ def word(*options: str) -> Fitted:
     return Fitted(check)
 
 
-def value_of(*kinds: type, width: str | None = None, more: int = 0, optional: bool = False, help: str = "") -> Fitted:
+def value_of(
+    *kinds: type, width: str | None = None, more: int = 0, optional: bool = False, help: str = ""
+) -> Fitted:
     """A value of one of these classes that, given a width, checks itself for so many features and all classes."""
 
     def check(value: Any, sizes: Sizes) -> None:

@@ -21,7 +21,7 @@ def param(
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    options: tuple[str, ...] | None = None,
+    options: tuple[str | None, ...] | None = None,
 ) -> Any:
     """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
     return field(
@@ -43,7 +43,7 @@ def documented(head: type) -> str:
     if "\nParameters\n" in text:
         return text
     about, *rest = re.split(r"\n\n(?=References?\n-|Examples?\n-)", text, maxsplit=1)
-    described = [f"{item.name} : {_kind(item)}\n    {item.metadata['help']}" for item in fields(head)]  # type: ignore[arg-type]
+    described = [f"{item.name} : {_kind(item)}\n    {item.metadata['help']}" for item in fields(head)]
     seen = [f"{name}\n    {item.help}" for name, item in declared(head).items() if item.help]
     sections = [_section("Parameters", described), _section("Attributes", seen), *rest]
     return "\n\n".join([about, *sections]) + "\n"

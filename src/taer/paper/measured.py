@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-
-from taer.experiment import Result
+from taer.experiment import Result, Spread
 from taer.paper import Cell, Experiment, Trial, trial_key
 from taer.stream import class_order
 
@@ -32,13 +30,18 @@ class Library:
 
 @dataclass(frozen=True)
 class Number:
-    """Mean and deviation over runs, in percent, beside the published number."""
+    """Mean and standard deviation over runs, in percent, beside the published number."""
 
     mean: float | None
     std: float
     runs: int
     published: float | None = None
     quoted: bool = False
+
+    @classmethod
+    def of(cls, fractions: Iterable[float], published: float | None = None, quoted: bool = False) -> Number:
+        spread = Spread.of(100 * value for value in fractions)
+        return cls(spread.mean, spread.std, len(spread.values), published, quoted)
 
     @property
     def difference(self) -> float | None:
@@ -48,14 +51,7 @@ class Number:
 def number(cell: Cell, metric: str, library: Library) -> Number:
     """The measured number of a cell of a table, if there is one, beside the published one."""
     results = library[cell.trial] if cell.trial else []
-    values = [100 * result[metric] for result in results]
-    return Number(
-        mean=float(np.mean(values)) if values else None,
-        std=float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
-        runs=len(values),
-        published=cell.published,
-        quoted=cell.trial is None,
-    )
+    return Number.of((result[metric] for result in results), cell.published, quoted=cell.trial is None)  # type: ignore[literal-required]
 
 
 def is_paper_order(result: Result) -> bool:

@@ -18,14 +18,19 @@ from taer.statistics import ClassStatistics
 _VALUES: dict[str, Any] = {
     "taer.heads.base:Learned": Learned,
     "taer.statistics:ClassStatistics": ClassStatistics,
-    **{f"taer.memory:{kind.__name__}": kind for kind in (Everything, GradientBased, GreedyBalanced, Herding, Reservoir)},
+    **{
+        f"taer.memory:{kind.__name__}": kind
+        for kind in (Everything, GradientBased, GreedyBalanced, Herding, Reservoir)
+    },
 }
 _KEPT = ("classes_", "learning_order_", "n_tasks_", "n_features_in_", "feature_names_in_", "dtype_", "memory_")
 _CLOSED = ("statistics_", "temperature_", "shrinkage_", "covariance_", "unlabelled_", "prior_", "strength_")
 _GAUSSIAN = ("first_temperature_", "betas_")
 
 
-def converted(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
+def converted(
+    header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parameters and state as the present format has them."""
     decode = _EarlierDecoder(tensors).decode
     name, params, old = header["name"], decode_all(decode, header["params"]), decode_all(decode, header["state"])
@@ -83,7 +88,9 @@ def _ridge(state: dict[str, Any], old: dict[str, Any], params: dict[str, Any]) -
     distances = statistics.means - statistics.counts @ statistics.means / statistics.n_samples
     trace = np.trace(statistics.scatter) + (statistics.counts @ np.square(distances)).sum()
     share = old.get("share_", 0.0)
-    state["gamma_"] = float(share * trace / len(statistics.scatter) if params["gamma"] == "auto" else params["gamma"])
+    state["gamma_"] = float(
+        share * trace / len(statistics.scatter) if params["gamma"] == "auto" else params["gamma"]
+    )
     if "projection_" in old:
         center = np.zeros(old["projection_"].shape[1])
         state["embedding_"] = RandomFeatures(old["normalize_"], old["projection_"], None, center)
@@ -98,7 +105,11 @@ def _random_fourier(state: dict[str, Any], old: dict[str, Any], params: dict[str
 def _nearest_mean(state: dict[str, Any], old: dict[str, Any], params: dict[str, Any]) -> None:
     means = state.pop("means_")
     offsets = np.zeros(len(means)) if params["metric"] == "cosine" else -0.5 * np.square(means).sum(axis=1)
-    state |= {"columns_": exact.rounded(means, old["dtype_"]), "offsets_": offsets, "origin_": np.zeros(means.shape[1])}
+    state |= {
+        "columns_": exact.rounded(means, old["dtype_"]),
+        "offsets_": offsets,
+        "origin_": np.zeros(means.shape[1]),
+    }
 
 
 def _fecam(state: dict[str, Any], old: dict[str, Any], params: dict[str, Any]) -> None:
@@ -137,4 +148,6 @@ class _EarlierDecoder(Decoder):
 
     def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
         super().__init__(tensors)
-        self._kinds["$arrays"] = self._kinds["$record"] = lambda parts: made(_VALUES[parts[0]], self.decode(parts[1]))
+        self._kinds["$arrays"] = self._kinds["$record"] = lambda parts: made(
+            _VALUES[parts[0]], self.decode(parts[1])
+        )

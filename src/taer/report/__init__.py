@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from taer.experiment import read_results
 from taer.report.blocks import Block, Confusions, Section
-from taer.report.collect import Setting, read_results, slug, sort_results
+from taer.report.collect import Setting, slug, sort_results
 from taer.report.figures import Picture
 from taer.report.tables import Table
 

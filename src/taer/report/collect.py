@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from taer.experiment import Result, read_result
+from taer.experiment import Result
 from taer.heads import HEADS
 from taer.paper.measured import is_paper_order
 
@@ -59,23 +58,6 @@ def rank(method: str) -> int:
 def slug(words: str) -> str:
     """Fit for a file name and an anchor."""
     return re.sub(r"[^\w.+-]+", "-", words).strip("-")
-
-
-def read_results(folder: Path) -> list[Result]:
-    """The results in a directory; of runs that differ only in the source of the head, the newest."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; 'taer run --out {folder}' would put results there")
-    newest: dict[str, Result] = {}
-    for path in sorted(folder.glob("*.json")):
-        result = read_result(path)
-        if result is not None:  # damaged or edited: 'taer run' would run it again
-            parts = [result[part] for part in ("features", "tasks", "method", "params", "seed")]
-            key = json.dumps(parts, sort_keys=True)
-            if key not in newest or result["created"] >= newest[key]["created"]:
-                newest[key] = result
-    if not newest:
-        raise ValueError(f"{folder}: no results there; 'taer run --out {folder}' puts some")
-    return list(newest.values())
 
 
 def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:

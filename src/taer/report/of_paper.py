@@ -94,7 +94,7 @@ def _blocks(one: Experiment, library: Library, prefix: str) -> list[Block]:
     if one.kind == "lines":
         return [_lines(one, library, name, title), _table(one, library, name, f"{title}, the numbers")]
     panels = {
-        column: [(row[place], library[row[place].trial]) for row in one.cells if library[row[place].trial]]  # type: ignore[index]
+        column: [(row[place], library[row[place].trial]) for row in one.cells if library[row[place].trial]]  # type: ignore[index,literal-required]
         for place, column in enumerate(cell.column for cell in one.cells[0])
     }
     return _drawn(one.kind, name, title, {column: members for column, members in panels.items() if members})
@@ -114,7 +114,7 @@ def _lines(one: Experiment, library: Library, name: str, title: str) -> Picture:
         for group in dict.fromkeys(cell.group for cell in row):
             cells = [cell for cell in row if cell.group == group and cell.trial and library[cell.trial]]
             if cells:
-                values = [[100 * run[one.metric] for run in library[cell.trial]] for cell in cells]  # type: ignore[index]
+                values = [[100 * run[one.metric] for run in library[cell.trial]] for cell in cells]  # type: ignore[index,literal-required]
                 runs = min(map(len, values))
                 points = np.array([column[:runs] for column in values]).T
                 panels.setdefault(group, []).append(Curve(row[0].row, cells[0].trial.method, points))  # type: ignore[union-attr]

@@ -89,16 +89,12 @@ def _summary(setting: Setting) -> Table:
 
 def _number(results: list[Result], metric: str) -> Number:
     published = _published().get((result_key(results[0]), metric)) if is_paper_order(results[0]) else None
-    return _measured([run[metric] for run in results], published)
+    return _measured([run[metric] for run in results], published)  # type: ignore[literal-required]
 
 
 def _measured(shares: Sequence[float | None], published: float | None = None) -> Number:
-    """Mean and deviation in percent; a stream of one task has no value for some metrics."""
-    values = [100 * share for share in shares if share is not None]
-    if not values:
-        return Number(None, 0.0, 0, published)
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return Number(float(np.mean(values)), deviation, len(values), published)
+    """Mean and standard deviation in percent; a stream of one task has no value for some metrics."""
+    return Number.of([share for share in shares if share is not None], published)
 
 
 @cache
@@ -120,7 +116,7 @@ def _curves(setting: Setting, kind: str, title: str, key: str, axis: str) -> Pic
     directories = list(dict.fromkeys(group.directory for group in setting.groups))
     for group in setting.groups:
         name = f"{group.method} [{group.directory}]" if group.directory else group.method
-        points = 100 * np.array([run[key] for run in group.results])
+        points = 100 * np.array([run[key] for run in group.results])  # type: ignore[literal-required]
         dashed = group.directory != directories[0]
         panels.setdefault(group.detail, []).append(Curve(name, group.method, points, dashed))
     tasks = range(1, len(setting.sizes) + 1)

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from taer.persist.audit import audit
 from taer.heads import Head, make_head
+from taer.persist.audit import audit
 from taer.serve.store import Example, Store, only_one
 
 HOLD_BACK_EVERY = 4  # of the examples of a class in one task, in order of arrival

@@ -71,7 +71,11 @@ class PooledLosses:
 
     def check(self, width: int, n_classes: int) -> None:
         """Raise a ValueError unless these are losses on the grid."""
-        if self.losses.shape != _POWERS.shape or self.losses.dtype != np.float64 or not np.isfinite(self.losses).all():
+        if (
+            self.losses.shape != _POWERS.shape
+            or self.losses.dtype != np.float64
+            or not np.isfinite(self.losses).all()
+        ):
             raise ValueError(f"expected {len(_POWERS)} finite numbers")
         if not 0 < self.unit < np.inf:
             raise ValueError("expected a unit above zero")

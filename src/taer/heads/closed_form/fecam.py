@@ -59,7 +59,9 @@ class FeCAM(
     gamma2: float = param(1.0, "weight of the mean covariance; 0 in the paper for transformers", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "whiteners_": array("classes", "width", "width", help="inverse Cholesky factors of the correlations of a class")
+        "whiteners_": array(
+            "classes", "width", "width", help="inverse Cholesky factors of the correlations of a class"
+        )
     }
 
     @property

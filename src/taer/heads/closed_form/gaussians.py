@@ -107,8 +107,8 @@ class GaussianHead(ClosedFormHead):
         for name in ("directions_", "along_", "spectra_", "sizes_", "block_"):
             setattr(self, name, grown(getattr(self, name), task.n_classes))
         factor = np.linalg.cholesky(covariance)
-        for number, members in task.members():
-            self._set_shape(number, len(members), *self._centred(task.X, members), factor)
+        for label, members in task.members():
+            self._set_shape(label, len(members), *self._centred(task.X, members), factor)
         stored = exact.rounded(whitener(covariance), np.float32)
         if not len(self.betas_) or beta != self.betas_[-1] or not np.array_equal(stored, self.whiteners_[-1]):
             self.whiteners_ = np.concatenate([self.whiteners_, stored[None]])
@@ -127,29 +127,29 @@ class GaussianHead(ClosedFormHead):
         directions, spectrum = eigen(statistics.scatter)
         return np.sqrt(spectrum)[:, None] * directions, statistics.means[0]
 
-    def _set_shape(self, number: int, n: int, centred: np.ndarray, center: np.ndarray, factor: np.ndarray) -> None:
+    def _set_shape(self, label: int, n: int, centred: np.ndarray, center: np.ndarray, factor: np.ndarray) -> None:
         """The covariance of a class, of which ``n`` samples around ``center`` are new."""
-        space, known, mean = whitened(centred, factor), self.sizes_[number], self.statistics_.means[number]
+        space, known, mean = whitened(centred, factor), self.sizes_[label], self.statistics_.means[label]
         if known:  # a class that returns: what its few directions stand for, and the distance of the two means
             count = known + n
-            back = np.linalg.inv(self.whiteners_[self.block_[number]].astype(np.float64))
-            root = whitened((back @ self._root_of_scatter(number)).T, factor)
+            back = np.linalg.inv(self.whiteners_[self.block_[label]].astype(np.float64))
+            root = whitened((back @ self._root_of_scatter(label)).T, factor)
             apart = whitened((center - mean)[None] * np.sqrt(count * n / known), factor)
             space = np.concatenate([space, root, apart])
-        self.sizes_[number] = count = known + n
+        self.sizes_[label] = count = known + n
         directions, spectrum = thin_eigen(space)
         nu = self.strength_ * len(mean)
         order = np.argsort(-np.abs(np.log((spectrum + nu) / (count + nu))))[: self.directions_.shape[1]]
         kept = exact.rounded(directions[order].astype(np.float16), np.float32).astype(np.float16)
-        self.directions_[number], self.spectra_[number], self.along_[number] = 0, count, 0
-        self.directions_[number, : len(order)] = kept
-        self.spectra_[number, : len(order)] = spectrum[order]
-        self.along_[number, : len(order)] = kept.astype(np.float64) @ whitened(mean[None], factor)[0]
+        self.directions_[label], self.spectra_[label], self.along_[label] = 0, count, 0
+        self.directions_[label, : len(order)] = kept
+        self.spectra_[label, : len(order)] = spectrum[order]
+        self.along_[label, : len(order)] = kept.astype(np.float64) @ whitened(mean[None], factor)[0]
 
-    def _root_of_scatter(self, number: int) -> np.ndarray:
+    def _root_of_scatter(self, label: int) -> np.ndarray:
         """A square root of the whitened scatter: n along every direction but the few kept ones."""
-        V, count = self.directions_[number].astype(np.float64), self.sizes_[number]
-        scales = np.sqrt(np.maximum(self.spectra_[number], 0)) - np.sqrt(count)
+        V, count = self.directions_[label].astype(np.float64), self.sizes_[label]
+        scales = np.sqrt(np.maximum(self.spectra_[label], 0)) - np.sqrt(count)
         root: np.ndarray = np.sqrt(count) * np.eye(V.shape[1]) + (V.T * scales) @ V
         return root
 
@@ -159,7 +159,10 @@ class GaussianHead(ClosedFormHead):
         scores = exact.products(rows, self.columns_[wanted]) + self.offsets_[wanted]
         at_once = max(1, _AT_ONCE // max(1, rank * max(len(rows), rows.shape[1])))
         for block in np.unique(self.block_[wanted]) if rank else ():
-            space, members = exact.products(rows, self.whiteners_[block]), np.flatnonzero(self.block_[wanted] == block)
+            space, members = (
+                exact.products(rows, self.whiteners_[block]),
+                np.flatnonzero(self.block_[wanted] == block),
+            )
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
                 directions = self.directions_[wanted[part]].reshape(-1, rows.shape[1]).astype(np.float32)

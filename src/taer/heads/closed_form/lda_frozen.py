@@ -52,13 +52,19 @@ class LDAFrozen(
 
     normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
     shrinkage: Any = param(
-        "auto", "fraction of the mean variance, or chosen in the first task", at_least=0, at_most=1, options=("auto",)
+        "auto",
+        "fraction of the mean variance, or chosen in the first task",
+        at_least=0,
+        at_most=1,
+        options=("auto",),
     )
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "shrinkage_": number(at_least=0, help="the shrinkage in use"),
         "covariance_": array("width", "width", help="the shrunk covariance of the first task"),
-        "unlabelled_": array("width", "width", optional=True, help="the covariance of unlabelled samples, if given"),
+        "unlabelled_": array(
+            "width", "width", optional=True, help="the covariance of unlabelled samples, if given"
+        ),
     }
 
     def fit_covariance(self, X: ArrayLike) -> Self:

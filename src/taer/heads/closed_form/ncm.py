@@ -63,6 +63,8 @@ class NCM(
     def graph(self, graph: Any) -> str:
         rows = self.embedding_.graph(graph, "features")
         if self.metric == "cosine":
-            rows = graph.add("Sub", add_unit_rows(graph, graph.add("Add", rows, self.embedding_.center)), self.origin_)
+            rows = graph.add(
+                "Sub", add_unit_rows(graph, graph.add("Add", rows, self.embedding_.center)), self.origin_
+            )
         columns, offsets = (rows[self.numbers_].astype(np.float64) for rows in (self.columns_, self.offsets_))
         return str(graph.add("Gemm", rows, columns, offsets, transB=1))

@@ -21,9 +21,7 @@ from taer.statistics import ClassStatistics
 _KEPT = 1 << 24  # values of a task that are kept in memory
 
 
-class TaERGauss(
-    Head, name="taer-gauss", card=Card("frozen", old_scores="never", keeps="statistics", forgets="no")
-):
+class TaERGauss(Head, name="taer-gauss", card=Card("frozen", old_scores="never", keeps="statistics", forgets="no")):
     """TaER without exemplars: the loss on old classes is bounded in closed form; old columns never move.
 
     For an old class of mean ``μ_c`` and the pooled covariance ``Σ`` the expected cross-entropy is at most

@@ -133,6 +133,4 @@ class Loop:
 def check_finite(columns: np.ndarray, lr: float) -> None:
     """Descent with too long steps ends in infinities, not in a classifier."""
     if not np.isfinite(columns).all():
-        raise ValueError(
-            f"learning diverged; a smaller lr (it is {lr:g}) helps, and so does standardize='scale'"
-        )
+        raise ValueError(f"learning diverged; a smaller lr (it is {lr:g}) helps, and so does standardize='scale'")

@@ -1,0 +1,27 @@
+"""One run of a head over a stream; a grid of runs; results on disk, resumed for free."""
+
+from taer.experiment.grid import run_grid
+from taer.experiment.results import (
+    Result,
+    Spread,
+    mean_auroc,
+    read_result,
+    read_results,
+    summarize,
+    write_result,
+)
+from taer.experiment.run import Run, execute, source_digest
+
+__all__ = [
+    "Result",
+    "Run",
+    "Spread",
+    "execute",
+    "mean_auroc",
+    "read_result",
+    "read_results",
+    "run_grid",
+    "source_digest",
+    "summarize",
+    "write_result",
+]

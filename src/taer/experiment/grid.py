@@ -1,0 +1,98 @@
+"""A grid of runs. Only what is missing on disk is run; a killed grid loses only the runs in flight."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from taer.experiment.results import Result, read_result, write_result
+from taer.experiment.run import Run, execute, source_digest
+from taer.features import FeatureSet
+from taer.parallel import Shared, end_with, on_cluster
+from taer.stream import Stream
+
+_SMALL = 1 << 30  # bytes of features that are sent to the nodes of a cluster; larger ones are opened there
+
+
+def run_grid(
+    runs: Sequence[Run],
+    out: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    fresh: bool = False,
+    on_task: Callable[[Run, int, float], None] | None = None,
+) -> Iterator[tuple[Run, Result, bool]]:
+    """Yield each run with its result as it is found on disk or finished, and whether it came from disk.
+
+    Only what is missing in ``out`` is run: in ``jobs`` processes, or as joblib's settings say, which may be on a
+    cluster (:func:`taer.cluster`). ``on_task`` is told of the tasks of a run when they are run one by one. A run
+    that fails does not stop the others; the error at the end says which ones did.
+    """
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for run in runs:
+        stored = None if fresh else read_result(folder / run.file_name)
+        if stored is None:
+            missing.append(run)
+        else:
+            yield run, stored, True
+    failed = []
+    for run, outcome in _outcomes(missing, jobs, on_task):
+        if isinstance(outcome, ValueError):
+            failed.append(f"{run.method}, run {run.seed + 1}: {outcome}")
+        else:
+            if outcome["source"] != source_digest(run.method):
+                raise ValueError(
+                    f"{run.method}: the code of a node is not that of this machine; install the same taer on all"
+                )
+            write_result(folder, outcome)
+            yield run, outcome, False
+    if failed:
+        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        raise ValueError(
+            f"{len(failed)} of {len(runs)} runs failed, the others are kept in {folder}. {'; '.join(failed[:3])}{more}"
+        )
+
+
+def _outcomes(
+    missing: list[Run], jobs: int | None, on_task: Callable[[Run, int, float], None] | None
+) -> Iterator[tuple[Run, Result | ValueError]]:
+    """What became of each run, in any order."""
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    if not on_cluster() and (effective_n_jobs(jobs) == 1 or len(missing) < 2):
+        for run in missing:
+            tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
+            yield run, _attempt(run, tell)
+        return
+    features = {id(run.stream.features): _shared(run.stream.features) for run in missing}
+    calls = (
+        delayed(_numbered)(
+            number, features[id(run.stream.features)], run.stream.tasks, run.method, run.params, run.seed
+        )
+        for number, run in enumerate(missing)
+    )
+    # Processes of our own end with this one; those of a cluster are not ours.
+    own: dict[str, Any] = {} if on_cluster() else {"initializer": end_with, "initargs": (os.getpid(),)}
+    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered", **own)(calls):
+        yield missing[number], outcome
+
+
+def _shared(features: FeatureSet) -> Shared:
+    bytes_in_all = sum(math.prod(x.shape) * x.dtype.itemsize for x in (features.train_x, features.test_x))
+    return Shared(features, by_path=bytes_in_all > _SMALL)
+
+
+def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result | ValueError]:
+    return number, _attempt(Run(Stream(features.value, tasks), *rest))
+
+
+def _attempt(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result | ValueError:
+    try:
+        return execute(run, on_task)
+    except ValueError as error:
+        return error

@@ -1,0 +1,143 @@
+"""Results on disk: one small JSON file per run, written whole, read only if it is what its name says; and their summary."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+
+from taer.files import written_whole
+
+FORMAT = "taer-run/3"
+_IDENTITY = ("format", "features", "tasks", "method", "params", "source", "seed")  # decide a result
+
+
+class Result(TypedDict):
+    """What a run measured, and all that is needed to run it again. Accuracies are fractions."""
+
+    format: str
+    features: str  # fingerprint of the feature set
+    tasks: list[list[int]]  # classes of each task
+    method: str
+    params: dict[str, Any]
+    source: str  # digest of the head's code
+    seed: int
+    name: str  # of the feature set
+    meta: dict[str, str]
+    classes: list[str]  # in order of learning
+    A_T: float  # mean over tasks of the accuracy after the last one
+    AIA: float  # mean over phases of the accuracy on all classes so far
+    forgetting: float
+    backward_transfer: float
+    accuracy_matrix: list[list[float]]  # after each task, on each task so far
+    phase_accuracy: list[float]
+    preserved_accuracy: list[float]
+    old_mass: dict[str, list[float]]
+    decomposition: list[dict[str, float]]
+    ece: list[float]  # calibration error after each task
+    novelty_auroc: list[float | None]  # detection of classes not yet learned, after each task but the last
+    confusion: list[list[int]]
+    seconds: list[float]  # to learn each task
+    head_bytes: list[int]
+    memory_samples: int
+    memory_bytes: int
+    versions: dict[str, str]
+    created: str
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation (n - 1 in the divisor; 0 for one value) of several runs."""
+
+    mean: float | None
+    std: float
+    values: list[float]
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        found = [float(value) for value in values]
+        std = float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
+        return cls(float(np.mean(found)) if found else None, std, found)
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return "–"
+        return f"{self.mean:.2f} ± {self.std:.2f}" if len(self.values) > 1 else f"{self.mean:.2f}"
+
+
+def file_name(identity: Mapping[str, Any]) -> str:
+    """The name of a result's file: of other runs, and of runs of an edited method, it is another."""
+    return f"{identity['method'].replace(':', '.')}-{_hash({name: identity[name] for name in _IDENTITY})[:20]}.json"
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def write_result(folder: Path, result: Result) -> Path:
+    """Keep a result on disk: the file appears whole or not at all."""
+    path = folder / file_name(result)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps({**result, "sha256": _hash(result)}))
+    return path
+
+
+def read_result(path: Path) -> Result | None:
+    """A stored result; nothing if it is absent, damaged, edited, or the result of another run than its name says."""
+    try:
+        result: Result = json.loads(path.read_text(encoding="utf-8"))
+        whole = result.pop("sha256") == _hash(result) and file_name(result) == path.name  # type: ignore[typeddict-item]
+    except (OSError, ValueError, RecursionError, AttributeError, KeyError, TypeError):  # any JSON, or none
+        return None
+    return result if whole and result["format"] == FORMAT else None
+
+
+def read_results(folder: str | os.PathLike[str]) -> list[Result]:
+    """The results in a directory; of runs that differ only in the source of the head, the newest."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; 'taer run --out {folder}' would put results there")
+    newest: dict[str, Result] = {}
+    for result in map(read_result, sorted(folder.glob("*.json"))):
+        if result is not None:  # damaged or edited: 'taer run' would run it again
+            parts = [result["features"], result["tasks"], result["method"], result["params"], result["seed"]]
+            key = json.dumps(parts, sort_keys=True)
+            if key not in newest or result["created"] >= newest[key]["created"]:
+                newest[key] = result
+    if not newest:
+        raise ValueError(f"{folder}: no results there; 'taer run --out {folder}' puts some")
+    return list(newest.values())
+
+
+def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """One row per method: mean, standard deviation over the runs and values, in percent."""
+    by_method: dict[str, list[Result]] = {}
+    for result in results:
+        by_method.setdefault(result["method"], []).append(result)
+    return [
+        {
+            "method": method,
+            "A_T": _percent(result["A_T"] for result in group),
+            "AIA": _percent(result["AIA"] for result in group),
+            "ECE": _percent(result["ece"][-1] for result in group),
+            "novelty_AUROC": _percent(value for result in group if (value := mean_auroc(result)) is not None),
+            "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
+            "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
+            "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
+        }
+        for method, group in by_method.items()
+    ]
+
+
+def _percent(fractions: Iterable[float]) -> dict[str, Any]:
+    return Spread.of(100 * value for value in fractions)._asdict()
+
+
+def mean_auroc(result: Result) -> float | None:
+    """Mean over the tasks before the last of how well classes not yet learned are told from known ones."""
+    values: Sequence[float] = [value for value in result["novelty_auroc"] if value is not None]
+    return float(np.mean(values)) if values else None

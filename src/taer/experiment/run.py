@@ -1,0 +1,179 @@
+"""One run of a head over a stream: what it is, what decides its result, and how it is measured."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from taer import __version__, metrics
+from taer.experiment.results import FORMAT, Result, file_name
+from taer.heads import Head, find_head, make_head
+from taer.memory import Everything
+from taer.rows import Rows, row_chunks, select
+from taer.stream import Stream
+from taer.threads import one_blas_thread
+
+
+@dataclass(frozen=True)
+class Run:
+    """A head, its parameters and a seed on a stream: everything that decides a result."""
+
+    stream: Stream
+    method: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def head(self) -> Head:
+        return make_head(self.method, **self.params, random_state=self.seed)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "features": self.stream.features.fingerprint,
+            "tasks": self.stream.tasks,
+            "method": self.method,
+            "params": {name: _plain(value) for name, value in self.head().get_params().items()},
+            "source": source_digest(self.method),
+            "seed": _plain(self.seed),
+        }
+
+    @property
+    def file_name(self) -> str:
+        return file_name(self.identity)
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python's for one of numpy's, which JSON does not know."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@cache
+def source_digest(method: str) -> str:
+    """Hash of the code of a head and its bases, and of all of ours that they use.
+
+    An edited method therefore never shows the numbers of the method it was before. Comments, docstrings, the layout of
+    a file and the order of definitions do not count.
+    """
+    found: dict[str, ModuleType] = {}
+    waiting = [sys.modules[cls.__module__] for cls in find_head(method).__mro__ if _is_ours(cls.__module__, method)]
+    while waiting:
+        module = waiting.pop()
+        if module.__name__ not in found:
+            found[module.__name__] = module
+            homes = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+            waiting += [sys.modules[home] for home in homes if _is_ours(home, method)]
+    definitions = sorted(text for module in found.values() for text in _definitions(inspect.getsource(module)))
+    return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
+
+
+def _is_ours(module: str, method: str) -> bool:
+    return module.startswith("taer.") or module == method.partition(":")[0]
+
+
+def _definitions(source: str) -> list[str]:
+    """The statements of a module as trees, without imports and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return [ast.dump(node) for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result:
+    """Learn the stream task by task and measure after each; ``on_task`` is told the task and its accuracy."""
+    with one_blas_thread():  # the same bits whatever the number of workers
+        return _execute(run, on_task)
+
+
+def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
+    head, features, order = run.head(), run.stream.features, np.array(run.stream.order)
+    task_of_all = np.repeat(np.arange(len(run.stream)), [len(task) for task in run.stream.tasks])
+    place = np.argsort(order)  # classes are renumbered in the order of learning
+    y_test = place[np.asarray(features.test_y)]
+    X_test, y_test = select(features.test_x, np.argsort(y_test, kind="stable")), np.sort(y_test)
+    if len(untested := np.setdiff1d(task_of_all, task_of_all[y_test])):
+        raise ValueError(f"task {untested[0] + 1} has no test samples, so there is no accuracy of it")
+    rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
+    head_bytes: list[int] = []
+    errors: list[float] = []  # of calibration
+    detection: list[float | None] = []  # of classes not yet learned
+    scores = np.empty((len(y_test), 0), np.float32)  # of all test samples, columns in the order of learning
+    for t, task in enumerate(run.stream):
+        replayed = getattr(head, "memory_", None)
+        started = time.perf_counter()
+        head.partial_fit(task.X_train, task.y_train)
+        seconds.append(time.perf_counter() - started)
+        head_bytes.append(sum(part.nbytes for part in head.linear() or ()))
+
+        task_of = task_of_all[task_of_all <= t]
+        scores = _score_tests(head, X_test, scores, order[: len(task_of)])
+        n_past, n_known = np.searchsorted(y_test, [(task_of < t).sum(), len(task_of)])
+        y_true, known = y_test[:n_known], scores[:n_known]
+        y_pred, probabilities = known.argmax(axis=1), head.probabilities(known)
+        rows.append(metrics.task_accuracies(y_true, y_pred, task_of))
+        phases.append(float(np.mean(y_true == y_pred)))
+        parts.append(metrics.decompose(known, y_true, task_of)._asdict())
+        errors.append(metrics.expected_calibration_error(probabilities, y_true))
+        if t:
+            old = (task_of < t)[place[head.classes_]]
+            mass["test"].append(metrics.old_mass(probabilities[:n_past], task_of < t))
+            if replayed is not None and len(replayed) and not isinstance(replayed, Everything):
+                mass["memory"].append(metrics.old_mass(head.predict_proba(replayed.X), old))
+        if t + 1 < len(run.stream):
+            novelty = head.novelty_of(X_test, scores)
+            detection.append(metrics.novelty_auroc(novelty[:n_known], novelty[n_known:]))
+        if on_task:
+            on_task(t, phases[-1])
+
+    matrix, memory = metrics.accuracy_matrix(rows), getattr(head, "memory_", ())
+    return {
+        **run.identity,  # type: ignore[typeddict-item]
+        "name": features.name,
+        "meta": dict(features.meta),
+        "classes": [features.classes[label] for label in order],
+        "A_T": metrics.average_accuracy(matrix),
+        "AIA": metrics.average_incremental_accuracy(np.array(phases)),
+        "forgetting": metrics.forgetting(matrix),
+        "backward_transfer": metrics.backward_transfer(matrix),
+        "accuracy_matrix": [row.tolist() for row in rows],
+        "phase_accuracy": phases,
+        "preserved_accuracy": metrics.preserved_accuracy(known, y_true, task_of).tolist(),
+        "old_mass": mass,
+        "decomposition": parts,
+        "ece": errors,
+        "novelty_auroc": detection,
+        "confusion": metrics.confusion_matrix(y_true, y_pred, np.arange(len(order))).tolist(),
+        "seconds": seconds,
+        "head_bytes": head_bytes,
+        "memory_samples": len(memory),
+        "memory_bytes": _kept_bytes(head),
+        "versions": {"taer": __version__, "numpy": np.__version__, "python": platform.python_version()},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _kept_bytes(head: Head) -> int:
+    """Bytes of what a head keeps besides the columns that answer: exemplars, statistics, penalties."""
+    columns = {"classes_", "numbers_", *(("columns_", "offsets_") if head.card.linear else ())}
+    return sum(getattr(value, "nbytes", 0) for name, value in head.state().items() if name not in columns)
+
+
+def _score_tests(head: Head, X: np.ndarray | Rows, before: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Scores of all test samples, classes in the order of learning; where old ones never change, only new ones."""
+    wanted = order[before.shape[1] :] if head.card.frozen else order
+    parts = row_chunks(X, width=max(X.shape[1], len(wanted)))
+    added = np.concatenate([head.scores(X[rows], wanted) for rows in parts])
+    return np.hstack([before, added]) if head.card.frozen else added
