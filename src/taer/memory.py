@@ -113,6 +113,22 @@ class Memory:
         memory.extra = {name: values[keep] for name, values in self.extra.items()}
         return memory
 
+    def check(self, width: int, n_labels: int) -> None:
+        """Raise a ValueError unless this is a memory of rows of that width with labels below ``n_labels``."""
+        n = self.y.shape[0] if self.y.ndim == 1 else -1
+        if self.y.dtype != np.int64 or n < 0 or (n and not 0 <= self.y.min() <= self.y.max() < n_labels):
+            raise ValueError(f"expected labels from 0 to {n_labels - 1}")
+        if self.X is None and n:
+            raise ValueError("its rows are missing")
+        if self.X is not None and (
+            self.X.shape != (n, width) or self.X.dtype.kind not in "fiub" or not np.isfinite(self.X).all()
+        ):
+            raise ValueError(f"expected {n} rows of {width} finite numbers, got {self.X.dtype} {self.X.shape}")
+        if any(values.shape[:1] != (n,) or values.dtype.kind != "f" for values in self.extra.values()):
+            raise ValueError(f"expected what is kept with the rows to have {n} rows, too")
+        if self.seen < n or self.capacity >= 1 << 63:
+            raise ValueError(f"expected {n} samples or more to have been offered, got {self.seen}")
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that is needed to restore the memory, as plain arrays."""
         arrays = {"capacity": np.int64(self.capacity), "seen": np.int64(self.seen), "y": self.y}
@@ -196,6 +212,12 @@ class GreedyBalanced(Memory):
         known = self.known[self.known != label]
         memory.known = known - (known > label)
         return memory
+
+    def check(self, width: int, n_labels: int) -> None:
+        super().check(width, n_labels)
+        known = np.isin(np.arange(n_labels), self.known)
+        if self.known.dtype != np.int64 or not np.array_equal(self.known, np.flatnonzero(known)):
+            raise ValueError("expected the labels that were ever offered, sorted")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {**super().to_arrays(), "known": self.known}
@@ -342,6 +364,11 @@ class GradientBased(Memory):
         memory = super().without(label)
         memory.scores = self.scores[self.y != label]
         return memory
+
+    def check(self, width: int, n_labels: int) -> None:
+        super().check(width, n_labels)
+        if self.scores.shape != self.y.shape or self.scores.dtype != np.float64 or not (self.scores >= 0).all():
+            raise ValueError("expected a score from 0 on for each row")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {**super().to_arrays(), "scores": self.scores}

@@ -21,7 +21,9 @@ import numpy as np
 
 from taer import __version__
 from taer.heads import HEADS, Head
+from taer.heads._fitted import declared
 from taer.heads._params import check_params
+from taer.heads._validation import generator
 
 FORMAT = "taer-head/2"
 _DTYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))} | {
@@ -71,7 +73,7 @@ def load(path: str | os.PathLike[str]) -> Head:
     """The head that ``save`` wrote: it predicts the same bits and goes on learning as if never saved.
 
     Nothing in the file is executed. A file that is cut, altered, of another kind or of a newer format is refused
-    with a ``ValueError``.
+    with a ``ValueError``, and so is one whose contents do not fit together, whatever its checksum.
     """
     path = Path(path)
     if not path.is_file():
@@ -82,8 +84,12 @@ def load(path: str | os.PathLike[str]) -> Head:
         raise ValueError(f"{path}: the file was altered: its checksum does not fit its contents")
     try:
         return _restore(json.loads(text), tensors)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a valid head: {str(error)[:500]}") from None
     except Exception as error:  # a header with the right checksum can still say anything
-        raise ValueError(f"{path}: not a valid head ({type(error).__name__}: {error})") from None
+        raise ValueError(
+            f"{path}: not a valid head: its header is not one that taer writes ({type(error).__name__}: {str(error)[:500]})"
+        ) from None
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -113,17 +119,21 @@ def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not hasattr(head, "classes_"):
         raise ValueError(f"this {type(head).__name__} has learned nothing yet, so there is nothing to save")
     params = {item.name for item in fields(head)}
-    if stray := [name for name in vars(head) if name not in params and not name.endswith("_")]:
-        raise ValueError(f"{type(head).__name__} cannot be saved: its attribute {stray[0]!r} would be lost")
+    if stray := [name for name in vars(head) if name not in params and name not in declared(type(head))]:
+        raise ValueError(
+            f"{type(head).__name__} cannot be saved: its attribute {stray[0]!r} would be lost, as no 'fitted' declares it"
+        )
+    try:
+        head._check_fitted()
+    except ValueError as error:
+        raise ValueError(f"this {type(head).__name__} cannot be saved, as no one could load it: {error}") from None
     encoder = _Encoder()
     state = {name: encoder.encode(value, name) for name, value in vars(head).items() if name not in params}
     return encoder.tensors, {
         "name": names[type(head)],
         "params": {name: encoder.encode(getattr(head, name), f"params.{name}") for name in sorted(params)},
         "label_type": head.classes_.dtype.name if head.classes_.dtype.kind != "U" else "string",
-        "tasks": [
-            [label for label, task in head.learning_order_ if task == number + 1] for number in range(head.n_tasks_)
-        ],
+        "tasks": _tasks(head),
         "versions": {"taer": __version__, "numpy": np.__version__, "python": sys.version.split()[0]},
         "state": state,
     }
@@ -132,15 +142,27 @@ def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def _restore(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Head:
     decode = _Decoder(tensors).decode
     kind = HEADS[header["name"]]
+    if header["params"].keys() != {item.name for item in fields(kind)}:
+        raise ValueError(f"its parameters are not those of {header['name']}")
     head = kind(**{name: decode(value) for name, value in header["params"].items()})
     check_params(head)
+    generator(head.random_state)
+    attributes = declared(kind)  # no other name is set: one such as __dict__ would replace the head
     for name, value in header["state"].items():
-        if not name.endswith("_"):
-            raise ValueError(f"{name!r} is not the name of a fitted attribute")
+        if name not in attributes:
+            raise ValueError(f"{name[:80]!r} is not the name of a fitted attribute")
         setattr(head, name, decode(value))
-    if head.classes_.ndim != 1 or len(head.classes_) != len(head.learning_order_) or head.n_tasks_ < 1:
-        raise ValueError("its classes and its history do not fit together")
+    head._check_fitted()
+    if len(header["tasks"]) != head.n_tasks_ or header["tasks"] != _tasks(head):
+        raise ValueError("its tasks are not those in which its classes were learned")
     return head
+
+
+def _tasks(head: Head) -> list[list[Any]]:
+    """The classes by the task in which they were first seen."""
+    return [
+        [label for label, task in head.learning_order_ if task == number + 1] for number in range(head.n_tasks_)
+    ]
 
 
 def _checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:
@@ -248,6 +270,12 @@ class _Decoder:
             raise ValueError("unknown generator of random numbers")
         bits = getattr(np.random, state["bit_generator"])()
         bits.state = state
+        # Where the next number lies in a buffer: numpy does not look whether it lies in there.
+        place, end = {"MT19937": (state["state"].get("pos"), 624), "Philox": (state.get("buffer_pos"), 4)}.get(
+            state["bit_generator"], (0, 0)
+        )
+        if type(place) is not int or not 0 <= place <= end:
+            raise ValueError("the state of its random numbers is not one that numpy has")
         return np.random.Generator(bits)
 
 

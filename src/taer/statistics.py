@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 _ROUNDING = 1e-28  # of the squares of float64 numbers
+_ASYMMETRY = 1e-6  # of a scatter, in units of its largest number: what rounding may leave
 
 
 class ClassStatistics:
@@ -215,6 +216,22 @@ class ClassStatistics:
         self.scatters = {label: scatter for label, scatter in self.scatters.items() if label not in gone}
         return self
 
+    def check(self, width: int, n_labels: int) -> None:
+        """Raise a ValueError unless these are statistics of that width of the labels below ``n_labels``."""
+        if self.labels.dtype != np.int64 or not np.array_equal(self.labels, np.arange(n_labels)):
+            raise ValueError(f"expected the labels 0 to {n_labels - 1}")
+        arrays = [(self.counts, (n_labels,)), (self.means, (n_labels, width)), (self.scatter, (width, width))]
+        arrays += [(scatter, (width, width)) for scatter in self.scatters.values()]
+        for array, shape in arrays:
+            if array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
+                raise ValueError(f"expected finite numbers of the shape {shape}, got {array.dtype} {array.shape}")
+        if not (self.counts > 0).all():
+            raise ValueError("expected samples of every label")
+        for array, _ in arrays[2:]:
+            off = _ASYMMETRY * max(1e-300, float(np.abs(array).max(initial=0)))
+            if not np.allclose(array, array.T, rtol=0, atol=off) or (np.diagonal(array) < -off).any():
+                raise ValueError("expected scatters, symmetric and without negative variances")
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that is needed to restore the statistics, as plain arrays."""
         arrays = {"labels": self.labels, "counts": self.counts, "means": self.means, "scatter": self.scatter}
@@ -226,7 +243,7 @@ class ClassStatistics:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassStatistics:
         """The statistics that ``to_arrays`` described."""
-        result = cls(arrays["means"].shape[1], per_class="scatters" in arrays)
+        result = cls(0, per_class="scatters" in arrays)
         result.labels, result.counts = arrays["labels"], arrays["counts"]
         result.means, result.scatter = arrays["means"], arrays["scatter"]
         if result.per_class:

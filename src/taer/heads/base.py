@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -13,6 +13,7 @@ from scipy.special import entr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from taer.heads._fitted import Fitted, Sizes, check_declared, count, declared, value_of
 from taer.heads._params import check_params, param
 from taer.heads._validation import check_features, check_labels, generator, row_chunks
 
@@ -63,6 +64,15 @@ class Head(ClassifierMixin, BaseEstimator):
 
     # Fitted arrays with one row per class, in the order of ``classes_``; a subclass adds its own.
     class_arrays: ClassVar[tuple[str, ...]] = ()
+    # Fitted attributes and what they must look like when they are read from a file; a subclass adds its own.
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "n_features_in_": count(),
+        "feature_names_in_": value_of(np.ndarray, optional=True),
+        "classes_": value_of(np.ndarray),
+        "learning_order_": value_of(list),
+        "n_tasks_": count(),
+        "_rng_": value_of(np.random.Generator),
+    }
     # Whether ``_scores(X, classes)`` of known classes never changes, so that it need not be computed again.
     frozen_scores: ClassVar[bool] = False
 
@@ -259,6 +269,38 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def _forget_number(self, number: int) -> None:
         """Drop what is kept under a class's number in order of arrival; later numbers move up."""
+
+    def _check_fitted(self) -> None:
+        """Raise a ValueError unless the fitted state is complete and fits together, as that of a file need not."""
+        params = {item.name for item in fields(self)}
+        state = {name: value for name, value in vars(self).items() if name not in params}
+        check_declared({name: state[name] for name in Head.fitted if name in state}, Head.fitted, {})
+        self._check_classes()
+        check_declared(state, declared(type(self)), self._sizes())
+
+    def _sizes(self) -> Sizes:
+        """Sizes of fitted arrays by the names that ``fitted`` uses."""
+        return {"classes": len(self.classes_), "width": self.n_features_in_, "embedding": self.n_features_in_}
+
+    def _check_classes(self) -> None:
+        classes, names = self.classes_, getattr(self, "feature_names_in_", None)
+        if classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "biufU":
+            raise ValueError("classes_: expected a list of strings or of whole numbers")
+        if not (classes[:-1] < classes[1:]).all() or (classes.dtype.kind == "f" and not np.isfinite(classes).all()):
+            raise ValueError("classes_: expected each class once, sorted")
+        if not all(isinstance(entry, Learned) and type(entry.task) is int for entry in self.learning_order_):
+            raise ValueError("learning_order_: expected pairs of a class and a task")
+        labels, tasks = (
+            [entry.label for entry in self.learning_order_],
+            [entry.task for entry in self.learning_order_],
+        )
+        known = {(type(label), label) for label in classes.tolist()}
+        if len(labels) != len(classes) or {(type(label), label) for label in labels} != known:
+            raise ValueError("learning_order_: expected every class once")
+        if tasks != sorted(tasks) or tasks[0] < 1 or tasks[-1] > self.n_tasks_:
+            raise ValueError(f"learning_order_: expected tasks from 1 to {self.n_tasks_}, in order")
+        if names is not None and (names.shape != (self.n_features_in_,) or {type(name) for name in names} != {str}):
+            raise ValueError(f"feature_names_in_: expected {self.n_features_in_} names")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything the head knows to one ``.safetensors`` file; ``taer.load`` reads it."""

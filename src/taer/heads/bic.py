@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import minimize
 
+from taer.heads._fitted import Fitted, array
 from taer.heads._params import param
 from taer.heads.base import Task, log_sum_exp, softmax
 from taer.heads.distillation import TEMPERATURE, Blocks
@@ -34,6 +35,7 @@ class BiC(UnionHead, SoftmaxHead):
     held_out: float = param(0.1, "share of the memory kept for the correction", above=0, below=1)
 
     class_arrays: ClassVar[tuple[str, ...]] = ("offsets_",)
+    fitted: ClassVar[dict[str, Fitted]] = {"offsets_": array("classes")}
 
     def _learn(self, X: Any, task: Task) -> None:
         columns = self._open_columns(X, task)

@@ -30,6 +30,12 @@ class DERPP(ReplayHead):
     alpha: float = param(0.1, "weight of the stored logits", at_least=0)
     beta: float = param(0.5, "weight of the replayed labels", at_least=0)
 
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        logits = self.memory_.extra.get("logits")
+        if len(self.memory_) and (logits is None or logits.ndim != 2 or logits.shape[1] > len(self.classes_)):
+            raise ValueError("memory_: expected the logits of each sample")
+
     def _plan(self, X: Any, task: Task, columns: np.ndarray) -> Plan:
         plan = super()._plan(X, task, columns)
         if plan.replay is None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, array
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.softmax import unit_rows
@@ -31,6 +32,10 @@ class FeCAM(StatisticsHead):
     gamma2: float = param(1.0, "weight of the mean covariance; 0 in the paper for transformers", at_least=0)
 
     class_arrays: ClassVar[tuple[str, ...]] = ("means_", "whiteners_")
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "means_": array("classes", "width"),
+        "whiteners_": array("classes", "width", "width"),
+    }
     frozen_scores: ClassVar[bool] = True
 
     @property

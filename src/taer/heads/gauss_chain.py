@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, number
 from taer.heads.base import Task, softmax
 from taer.heads.gaussians import GaussianHead, shared_covariance
 from taer.heads.statistical import discriminants, shrunk
@@ -26,6 +28,8 @@ class GaussChain(GaussianHead):
     is then that of the present covariance. A class's own covariance adds a quadratic term, as in ``gauss-frozen``. No
     exemplars, no training; everything to be chosen is chosen in the first task by cross-validation.
     """
+
+    fitted: ClassVar[dict[str, Fitted]] = {"shrinkage_": number(at_least=0)}
 
     def _shared(self, task: Task) -> np.ndarray:
         statistics = self.statistics_

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, array
 from taer.heads.base import Task
 from taer.heads.gaussians import GaussianHead, shared_covariance
 from taer.heads.statistical import discriminants
@@ -19,6 +21,8 @@ class GaussFrozen(GaussianHead):
     covariance of the first task. No exemplars and no training; the normalisation, the shrinkage of ``B`` and ``nu``
     are chosen in the first task by cross-validation.
     """
+
+    fitted: ClassVar[dict[str, Fitted]] = {"covariance_": array("width", "width")}
 
     def _shared(self, task: Task) -> np.ndarray:
         if self.n_tasks_ == 1:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from taer.heads._fitted import FLOATS, Fitted, array, number
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.lda_frozen import class_moments, stratified_folds
@@ -64,7 +65,28 @@ class GaussianHead(StatisticsHead):
     class_arrays: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "centres_", "directions_", "spectra_", "sizes_", "block_",
     )  # fmt: skip
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "prior_": number(above=0),
+        "strength_": number(above=0),
+        "first_temperature_": number(above=0),
+        "coef_": array("classes", "width"),
+        "intercept_": array("classes"),
+        "centres_": array("classes", "width"),
+        "directions_": array("classes", "rank", "width", types=("float16", *FLOATS)),
+        "spectra_": array("classes", "rank", at_least=0),
+        "sizes_": array("classes", above=0),
+        "block_": array("classes", types=("int64",), at_least=0),
+        "factors_": array("blocks", "width", "width"),
+        "betas_": array("blocks"),
+    }
     frozen_scores: ClassVar[bool] = True
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if self.block_.max() >= len(self.betas_):
+            raise ValueError(f"block_: expected numbers below {len(self.betas_)}")
+        if (np.diagonal(self.factors_, axis1=1, axis2=2) <= 0).any():
+            raise ValueError("factors_: expected Cholesky factors, with a positive diagonal")
 
     def _choose(self, X: Any, task: Task) -> None:
         width, rank = X.shape[1], min(self.rank, X.shape[1])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from taer.heads._fitted import Fitted, array
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.sgd import Batch, Plan
@@ -35,6 +36,7 @@ class ICaRL(UnionHead, SoftmaxHead):
 
     policy_parameter: ClassVar[str] = "exemplars"
     class_arrays: ClassVar[tuple[str, ...]] = ("means_",)
+    fitted: ClassVar[dict[str, Fitted]] = {"means_": array("classes", "width")}
 
     def _moving(self, task: Task) -> np.ndarray:
         return task.current

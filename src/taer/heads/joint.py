@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, value_of
 from taer.heads.base import Task
 from taer.heads.softmax import SoftmaxHead
 from taer.memory import Everything
@@ -19,6 +20,8 @@ class Joint(SoftmaxHead):
 
     An upper bound, not an incremental method: memory and time grow with all data seen.
     """
+
+    fitted: ClassVar[dict[str, Fitted]] = {"memory_": value_of(Everything, width="width")}
 
     def _learn(self, X: Any, task: Task) -> None:
         memory = copy.copy(self.memory_) if self.n_tasks_ > 1 else Everything()

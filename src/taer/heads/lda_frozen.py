@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, array, number
 from taer.heads._params import check_params, param
 from taer.heads._validation import check_features, row_chunks
 from taer.heads.base import Task
@@ -31,6 +32,12 @@ class LDAFrozen(LinearStatisticsHead):
     shrinkage: Any = param(
         "auto", "share of the mean variance, or chosen in the first task", at_least=0, at_most=1, options=("auto",)
     )
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "shrinkage_": number(at_least=0),
+        "covariance_": array("width", "width"),
+        "unlabelled_": array("width", "width", optional=True),
+    }
 
     def fit_covariance(self, X: Any) -> Self:
         """Take the covariance from unlabelled samples; then learn with ``partial_fit``, as ``fit`` forgets everything.

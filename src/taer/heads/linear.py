@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csc_array
 
+from taer.heads._fitted import FLOATS, Fitted, array, word
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
 from taer.heads.base import Head, Task
@@ -24,6 +25,14 @@ class MappedHead(Head):
         "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) deviation",
         options=("none", "center", "scale"),
     )
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "mean_": array("width"),
+        "scale_": array("width", above=0),
+        "dtype_": word(*FLOATS),
+        "shift_": array("width", or_none=True),
+        "stretch_": array("width", or_none=True),
+    }
 
     def _fix_map(self, X: Any) -> None:
         """Learn the map and the type of the arithmetic from the first task; later calls change nothing."""
@@ -81,6 +90,7 @@ class LinearHead(MappedHead):
     """
 
     class_arrays: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
+    fitted: ClassVar[dict[str, Fitted]] = {"coef_": array("classes", "width"), "intercept_": array("classes")}
 
     def _fix_map(self, X: Any) -> None:
         super()._fix_map(X)

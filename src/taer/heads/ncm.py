@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, array
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.softmax import unit_rows
@@ -23,6 +24,7 @@ class NCM(StatisticsHead):
     metric: str = param("cosine", "nearest by angle or by distance", options=("cosine", "euclidean"))
 
     class_arrays: ClassVar[tuple[str, ...]] = ("means_",)
+    fitted: ClassVar[dict[str, Fitted]] = {"means_": array("classes", "width")}
 
     def _solve(self, X: Any, task: Task) -> None:
         means = self.statistics_.means[np.argsort(self._arrival)]

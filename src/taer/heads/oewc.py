@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, array
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
 from taer.heads.base import Task, softmax
@@ -32,6 +33,7 @@ class OnlineEWC(SoftmaxHead):
     gamma: float = param(1.0, "what is kept of the Fisher information of earlier tasks", at_least=0)
 
     class_arrays: ClassVar[tuple[str, ...]] = ("fisher_",)
+    fitted: ClassVar[dict[str, Fitted]] = {"fisher_": array("classes", "width", at_least=0)}
 
     def _plan(self, X: Any, task: Task, columns: np.ndarray) -> Plan:
         fisher = self.fisher_ if self.n_tasks_ > 1 else np.zeros((0, X.shape[1]))

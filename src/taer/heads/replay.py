@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, value_of
 from taer.heads._params import param
 from taer.heads.base import Task, softmax
 from taer.heads.linear import MappedHead
@@ -27,6 +28,7 @@ class Remembering(MappedHead):
     memory_size: int = param(200, "samples kept from all earlier tasks together; 0 for no replay", at_least=0)
 
     policy_parameter: ClassVar[str] = "memory"
+    fitted: ClassVar[dict[str, Fitted]] = {"memory_": value_of(*POLICIES.values(), width="width")}
 
     def _old_memory(self, task: Task) -> tuple[Any, np.ndarray]:
         """Rows and classes of the stored samples of old classes; those of a class that returns sit out."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, Sizes, array
 from taer.heads._params import param
 from taer.heads.base import Head
 from taer.heads.slda import SLDA
@@ -29,6 +30,14 @@ class RFFLDA(SLDA):
         options=("ledoit-wolf", "oas"),
     )
     width: int = param(2000, "number of random features", at_least=1)
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "frequencies_": array("width", "embedding"),
+        "phases_": array("embedding"),
+    }
+
+    def _sizes(self) -> Sizes:
+        return super()._sizes() | {"embedding": self.frequencies_.shape[-1]}
 
     def _fix_embedding(self, X: Any) -> None:
         super()._fix_embedding(X)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, array
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.statistical import StatisticsHead, shrunk, squared_distances, whitener
@@ -25,6 +26,11 @@ class RGDA(StatisticsHead):
     shrinkage: float = param(0.1, "share of the mean variance mixed into each covariance", at_least=0, at_most=1)
 
     class_arrays: ClassVar[tuple[str, ...]] = ("means_", "offsets_", "whiteners_")
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "means_": array("classes", "width"),
+        "offsets_": array("classes"),
+        "whiteners_": array("classes", "width", "width"),
+    }
 
     @property
     def per_class(self) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from taer.heads._fitted import Fitted, Sizes, array, number
 from taer.heads._params import param
 from taer.heads.base import Head, Task
 from taer.heads.statistical import SolvedHead, thin_eigen
@@ -27,6 +28,8 @@ class Ridge(SolvedHead):
     gamma: Any = param(
         "auto", "strength of the penalty, a number or chosen in the first task", at_least=0, options=("auto",)
     )
+
+    fitted: ClassVar[dict[str, Fitted]] = {"share_": number(at_least=0)}
 
     def _choose(self, X: Any, task: Task) -> None:
         if self.gamma == "auto":
@@ -76,6 +79,11 @@ class RanPAC(Ridge):
     """
 
     width: int = param(2000, "number of random features", at_least=1)
+
+    fitted: ClassVar[dict[str, Fitted]] = {"projection_": array("width", "embedding")}
+
+    def _sizes(self) -> Sizes:
+        return super()._sizes() | {"embedding": self.projection_.shape[-1]}
 
     def _fix_embedding(self, X: Any) -> None:
         super()._fix_embedding(X)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, number
 from taer.heads._params import param
 from taer.heads.base import Task
 from taer.heads.statistical import SolvedHead, discriminants, shrunk
@@ -31,6 +32,8 @@ class SLDA(SolvedHead):
         at_most=1,
         options=("ledoit-wolf", "oas"),
     )
+
+    fitted: ClassVar[dict[str, Fitted]] = {"shrinkage_": number(at_least=0)}
 
     def _choose(self, X: Any, task: Task) -> None:
         self.shrinkage_ = self._estimated(X, task) if isinstance(self.shrinkage, str) else float(self.shrinkage)

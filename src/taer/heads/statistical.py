@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, lapack, solve_triangular
 from scipy.optimize import minimize_scalar
 
+from taer.heads._fitted import FLOATS, Fitted, array, number, value_of, word
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
 from taer.heads.base import Head, Task, log_sum_exp, softmax
@@ -55,6 +56,15 @@ class StatisticsHead(Head):
         "square root if the first task has no negative value, else unit length",
         options=(*NORMALISATIONS, "auto"),
     )
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "dtype_": word(*FLOATS),
+        "temperature_": number(above=0),
+        "normalize_": word(*NORMALISATIONS),
+        "statistics_": value_of(ClassStatistics, width="embedding"),
+        "trial_losses_": array(len(_POWERS), optional=True),
+        "trial_unit_": number(above=0, optional=True),
+    }
 
     @property
     def per_class(self) -> bool:
@@ -182,6 +192,7 @@ class LinearStatisticsHead(StatisticsHead):
     """Scores ``coef_ @ embedding(x) + intercept_``; without normalisation, ``coef_`` is in the user's features."""
 
     class_arrays: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
+    fitted: ClassVar[dict[str, Fitted]] = {"coef_": array("classes", "embedding"), "intercept_": array("classes")}
 
     def _set_columns(self, columns: np.ndarray, offsets: np.ndarray) -> None:
         """Columns in order of arrival."""

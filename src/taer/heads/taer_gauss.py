@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
 
+from taer.heads._fitted import Fitted, count, value_of
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
 from taer.heads.base import Task, log_sum_exp
@@ -32,6 +33,11 @@ class TaERGauss(LinearHead):
 
     l2: float = param(1e-3, "penalty on the new columns", above=0)
     max_iter: int = param(100, "steps of the optimiser", at_least=1)
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "statistics_": value_of(ClassStatistics, width="width", more=1),  # and a one at the end of each row
+        "n_iter_": count(),
+    }
 
     def _learn(self, X: Any, task: Task) -> None:
         self._fix_map(X)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from taer.heads._fitted import Fitted, array, number
 from taer.heads._params import param
 from taer.heads._validation import row_chunks
 from taer.heads.base import Task
@@ -38,6 +39,12 @@ class UCIR(UnionHead, SGDHead):
     k: int | None = param(None, "new classes that a replayed sample is kept away from; None for 2, or all if fewer")
 
     class_arrays: ClassVar[tuple[str, ...]] = ("rows_",)
+    fitted: ClassVar[dict[str, Fitted]] = {"rows_": array("classes", "width"), "eta_": number()}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if self.k is not None and (type(self.k) is not int or self.k < 1):
+            raise ValueError(f"k must be a whole number from 1 on, or None, got {self.k!r}")
 
     def _learn(self, X: Any, task: Task) -> None:
         self._fix_map(X)

@@ -1,0 +1,111 @@
+"""What the fitted attributes of a head must look like, declared once: a file may hold anything.
+
+Each class of heads has a dictionary ``fitted`` of the attributes that it adds. Sizes are numbers or names: ``classes``
+and ``width`` are those of the head, ``embedding`` that of what a sample is mapped to, and any other name is a size that
+several attributes share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+FLOATS = ("float32", "float64")
+Sizes = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A check that raises a ValueError, and whether the attribute may be missing."""
+
+    check: Callable[[Any, Sizes], None]
+    optional: bool = False
+
+
+def array(
+    *shape: str | int,
+    types: tuple[str, ...] = FLOATS,
+    at_least: float | None = None,
+    above: float | None = None,
+    or_none: bool = False,
+    optional: bool = False,
+) -> Fitted:
+    """Finite numbers of a shape, a type and a range."""
+
+    def check(value: Any, sizes: Sizes) -> None:
+        if value is None and or_none:
+            return
+        if not isinstance(value, np.ndarray) or value.dtype.name not in types or value.ndim != len(shape):
+            raise ValueError(f"expected an array of {' or '.join(types)} of {len(shape)} dimensions")
+        expected = [sizes.setdefault(size, found) if isinstance(size, str) else size
+                    for size, found in zip(shape, value.shape, strict=True)]  # fmt: skip
+        if list(value.shape) != expected:
+            raise ValueError(f"expected the shape {tuple(expected)}, got {value.shape}")
+        if not np.isfinite(value).all():
+            raise ValueError("it contains NaN or infinity")
+        if (at_least is not None and (value < at_least).any()) or (above is not None and (value <= above).any()):
+            raise ValueError(f"expected numbers {f'above {above}' if at_least is None else f'from {at_least} on'}")
+
+    return Fitted(check, optional)
+
+
+def number(*, above: float | None = None, at_least: float | None = None, optional: bool = False) -> Fitted:
+    """A finite floating-point number."""
+
+    def check(value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, float) or not np.isfinite(value):
+            raise ValueError("expected a finite number")
+        if (above is not None and value <= above) or (at_least is not None and value < at_least):
+            raise ValueError(f"expected a number {f'above {above}' if at_least is None else f'from {at_least} on'}")
+
+    return Fitted(check, optional)
+
+
+def count(*, at_least: int = 1) -> Fitted:
+    def check(value: Any, sizes: Sizes) -> None:
+        if type(value) is not int or not at_least <= value < 1 << 62:
+            raise ValueError(f"expected a whole number from {at_least} on")
+
+    return Fitted(check)
+
+
+def word(*options: str) -> Fitted:
+    def check(value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, str) or value not in options:
+            raise ValueError(f"expected {' or '.join(options)}")
+
+    return Fitted(check)
+
+
+def value_of(*kinds: type, width: str | None = None, more: int = 0, optional: bool = False) -> Fitted:
+    """A value of one of these classes that, given a width, checks itself for so many features and all classes."""
+
+    def check(value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, kinds):
+            raise ValueError(f"expected a {' or '.join(kind.__name__ for kind in kinds)}")
+        if width is not None:
+            value.check(sizes[width] + more, sizes["classes"])  # type: ignore[attr-defined]
+
+    return Fitted(check, optional)
+
+
+def declared(kind: type) -> dict[str, Fitted]:
+    """The fitted attributes of a class of heads, those of its bases first."""
+    return {name: item for base in reversed(kind.__mro__) for name, item in vars(base).get("fitted", {}).items()}
+
+
+def check_declared(state: dict[str, Any], attributes: dict[str, Fitted], sizes: Sizes) -> None:
+    """Raise a ValueError that names the first attribute that is unknown, missing or not as declared."""
+    if unknown := sorted(state.keys() - attributes.keys()):
+        raise ValueError(f"{unknown[0]} is no fitted attribute of this head")
+    for name, item in attributes.items():
+        if name not in state and not item.optional:
+            raise ValueError(f"{name} is missing")
+        if name in state:
+            try:
+                item.check(state[name], sizes)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
