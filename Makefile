@@ -29,8 +29,9 @@ lint: $(VENV)/.installed-dev  ## style and types
 test: lint  ## install what the tests need, check style and types, run the tests
 	$(BIN)/pytest -n 2 -m 'not slow'
 
-test-all: lint  ## the slow set: what takes long or needs more than pip can install
+test-all: lint  ## the slow set: what takes long or needs more than pip can install, and the kernels of other CPUs
 	$(BIN)/pytest -m slow -rs || test $$? -eq 5
+	tools/kernels.sh $(BIN)
 
 # Avalanche needs torchvision, which must fit the torch that is there, so both are chosen together.
 $(BENCH_VENV)/.installed: pyproject.toml

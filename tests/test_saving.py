@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import taer
+from taer.persist.save import checksum, _Decoder, _Encoder
 from tests.heads.test_every_head import learn
 
 NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
@@ -99,13 +100,11 @@ class Foreign:
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("extra_", {1, 2}, "extra_ is a set"),
-        ("extra_", [{"a": object()}], "is a object"),
-        ("extra_", Foreign(), "is a Foreign"),
-        ("extra_", np.zeros(2, complex), "array of complex128"),
-        ("extra_", np.array([1, "a"], object), "array of object"),
         ("random_state", np.random.RandomState(0), "random_state is a RandomState"),
         ("stray", 1, "'stray' would be lost"),
+        ("extra_", 1, "'extra_' would be lost, as no 'fitted' declares it"),
+        ("coef_", np.full((4, 12), np.nan), "coef_: it contains NaN"),
+        ("n_tasks_", np.int64(2), "n_tasks_: expected a whole number"),
     ],
 )
 def test_what_cannot_be_saved_is_named_and_leaves_the_old_file(saved, attribute, value, message):
@@ -115,6 +114,21 @@ def test_what_cannot_be_saved_is_named_and_leaves_the_old_file(saved, attribute,
     with pytest.raises(ValueError, match=message):
         head.save(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({1, 2}, "extra_ is a set"),
+        ([{"a": object()}], "is a object"),
+        (Foreign(), "is a Foreign"),
+        (np.zeros(2, complex), "array of complex128"),
+        (np.array([1, "a"], object), "array of object"),
+    ],
+)
+def test_values_that_no_file_can_hold(value, message):
+    with pytest.raises(ValueError, match=message):
+        _Encoder().encode(value, "extra_")
 
 
 def test_unfitted_and_foreign_heads_are_not_saved(tmp_path):
@@ -127,17 +141,17 @@ def test_unfitted_and_foreign_heads_are_not_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_values_of_every_kind_come_back(saved, tmp_path):
-    head, path = saved
-    head.extra_ = {
+def test_values_of_every_kind_come_back():
+    value = {
         ("a", 1): [None, True, -1, 2.5, float("inf"), "text", (1, (2,))],
         3: {"$array": "not a tensor"},
         "empty": [np.zeros((0, 4), np.float16), np.array(7, np.uint8), np.array([], str), {}, [], ()],
         "scalars": [np.float32(0.1), np.int64(2), np.bool_(True)],
     }
-    head.save(path)
-    loaded = taer.load(path).extra_
-    assert repr(loaded) == repr(head.extra_)
+    encoder = _Encoder()
+    described = json.loads(json.dumps(encoder.encode(value, "value")))
+    loaded = _Decoder(encoder.tensors).decode(described)
+    assert repr(loaded) == repr(value)
     assert type(loaded["scalars"][0]) is np.float32
 
 
@@ -222,18 +236,33 @@ HOSTILE = {
     "huge scalar": {"state": {"n_tasks_": {"$scalar": ["int64", 10**30]}}},
     "generator": {"state": {"rng_": {"$generator": {"$dict": [["bit_generator", "seed"]]}}}},
     "list": [1, 2],
+    "object": {"state": {"__dict__": {"$dict": []}}},
+    "class": {"state": {"__class__": 1}},
+    "place of a random number": {
+        "params": {
+            "random_state": {
+                "$generator": {
+                    "$dict": [["bit_generator", "Philox"], ["buffer_pos", 10**6], ["state", {"$dict": []}]]
+                }
+            }
+        }
+    },
 }
 
 
 @pytest.mark.parametrize("case", list(HOSTILE))
 def test_hostile_headers_with_a_rightchecksum_are_refused(saved, case):
-    from taer.persist.save import checksum
-
     _, path = saved
     with safe_open(path, framework="numpy") as file:
         meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     header = HOSTILE[case]
-    meta["head"] = json.dumps({**json.loads(meta["head"]), **header} if isinstance(header, dict) else header)
+    if isinstance(header, dict):
+        whole = json.loads(meta["head"])
+        header = {
+            key: {**whole[key], **change} if isinstance(change, dict) and change else change
+            for key, change in (whole | header).items()
+        }
+    meta["head"] = json.dumps(header)
     meta["sha256"] = checksum(meta["head"], tensors)
     save_file(tensors, path, metadata=meta)
     with pytest.raises(ValueError, match="not a valid head"):
@@ -241,8 +270,6 @@ def test_hostile_headers_with_a_rightchecksum_are_refused(saved, case):
 
 
 def test_deep_nesting_is_refused(saved):
-    from taer.persist.save import checksum
-
     _, path = saved
     for deep in ("[" * 200_000, '{"name":' * 200_000, '{"state":' + "[" * 5000 + "]" * 5000 + "}"):
         rewrite(path, lambda meta: None, lambda tensors: tensors.clear())

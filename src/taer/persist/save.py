@@ -25,7 +25,9 @@ from taer.files import written_whole
 from taer.heads import HEADS, Head, Learned, name_of
 from taer.heads.closed_form.calibration import PooledLosses
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
+from taer.heads.fitted import declared
 from taer.heads.params import check_params
+from taer.heads.validation import generator
 from taer.memory import POLICIES, Everything
 from taer.statistics import ClassStatistics
 
@@ -91,15 +93,13 @@ def load(path: str | os.PathLike[str]) -> Head:
     if metadata.get("sha256") != checksum(text, tensors):
         raise ValueError(f"{path}: the file was altered: its checksum does not fit its contents")
     try:
-        header = json.loads(text)
-        if metadata["format"] == EARLIER:
-            from taer.persist.format2 import converted
-
-            return _restored(header["name"], *converted(header, tensors))
-        decode = Decoder(tensors).decode
-        return _restored(header["name"], decode_all(decode, header["params"]), decode_all(decode, header["state"]))
-    except (Exception, RecursionError) as error:  # a header with the right checksum can still say anything
-        raise ValueError(f"{path}: not a valid head ({type(error).__name__}: {error})") from None
+        return _restored(json.loads(text), tensors, earlier=metadata["format"] == EARLIER)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a valid head: {str(error)[:500]}") from None
+    except Exception as error:  # a header with the right checksum can still say anything
+        raise ValueError(
+            f"{path}: not a valid head: its header is not one that taer writes ({type(error).__name__}: {str(error)[:500]})"
+        ) from None
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -127,8 +127,14 @@ def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not hasattr(head, "classes_"):
         raise ValueError(f"this {type(head).__name__} has learned nothing yet, so there is nothing to save")
     params, state = {item.name for item in fields(head)}, head.state()
-    if stray := [name for name in vars(head) if name not in params and name not in state]:
-        raise ValueError(f"{type(head).__name__} cannot be saved: its attribute {stray[0]!r} would be lost")
+    if stray := [name for name in vars(head) if name not in params and name not in declared(type(head))]:
+        raise ValueError(
+            f"{type(head).__name__} cannot be saved: its attribute {stray[0]!r} would be lost, as no 'fitted' declares it"
+        )
+    try:
+        head.restore({})
+    except ValueError as error:
+        raise ValueError(f"this {type(head).__name__} cannot be saved, as no one could load it: {error}") from None
     name = name_of(type(head))
     if "<locals>" in name:
         raise ValueError(f"{type(head).__name__} cannot be saved: define the class at the top of a module")
@@ -137,18 +143,40 @@ def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "name": name,
         "params": {name: encoder.encode(getattr(head, name), f"params.{name}") for name in sorted(params)},
         "label_type": head.classes_.dtype.name if head.classes_.dtype.kind != "U" else "string",
-        "tasks": [
-            [label for label, task in head.learning_order_ if task == number + 1] for number in range(head.n_tasks_)
-        ],
+        "tasks": _tasks(head),
         "versions": {"taer": __version__, "numpy": np.__version__, "python": sys.version.split()[0]},
         "state": {name: encoder.encode(value, name) for name, value in state.items()},
     }
 
 
-def _restored(name: str, params: dict[str, Any], state: dict[str, Any]) -> Head:
-    head = _kind(name)(**params)
+def _restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, earlier: bool) -> Head:
+    kind = _kind(header["name"])
+    if earlier:
+        from taer.persist.format2 import converted
+
+        params, state = converted(header, tensors)
+    else:
+        decode = Decoder(tensors).decode
+        params, state = decode_all(decode, header["params"]), decode_all(decode, header["state"])
+        if params.keys() != {item.name for item in fields(kind)}:
+            raise ValueError(f"its parameters are not those of {header['name']}")
+    head = kind(**params)
     check_params(head)
-    return head.restore(state)
+    generator(head.random_state)
+    attributes = declared(kind)  # no other name is set: one such as __dict__ would replace the head
+    if unknown := [name for name in state if name not in attributes]:
+        raise ValueError(f"{unknown[0][:80]!r} is not the name of a fitted attribute")
+    head.restore(state)
+    if len(header["tasks"]) != head.n_tasks_ or header["tasks"] != _tasks(head):
+        raise ValueError("its tasks are not those in which its classes were learned")
+    return head
+
+
+def _tasks(head: Head) -> list[list[Any]]:
+    """The classes by the task in which they were first seen."""
+    return [
+        [label for label, task in head.learning_order_ if task == number + 1] for number in range(head.n_tasks_)
+    ]
 
 
 def _kind(name: str) -> type[Head]:
@@ -256,6 +284,12 @@ class Decoder:
         state = self.decode(described)
         if state["bit_generator"] not in _BIT_GENERATORS:
             raise ValueError("unknown generator of random numbers")
+        # Where the next number lies in a buffer: numpy does not look whether it lies in there.
+        place, end = {"MT19937": (state["state"].get("pos"), 624), "Philox": (state.get("buffer_pos"), 4)}.get(
+            state["bit_generator"], (0, 0)
+        )
+        if type(place) is not int or not 0 <= place <= end:
+            raise ValueError("the state of its random numbers is not one that numpy has")
         bits = getattr(np.random, state["bit_generator"])()
         bits.state = state
         return np.random.Generator(bits)

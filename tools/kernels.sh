@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The fast tests of heads, saving and the command line under each kernel of OpenBLAS that this CPU can run, with one
+# and two threads: sums round differently in each, and a promise must hold in all. A pass takes two minutes of one core.
+# Usage: tools/kernels.sh FOLDER-OF-PYTHON [options of pytest]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$1
+shift
+files=(
+    tests/heads/test_every_head.py tests/heads/test_closed_form.py tests/heads/test_baselines.py
+    tests/heads/test_objectives.py tests/heads/test_large_tasks.py
+    tests/test_saving.py tests/test_forged_heads.py tests/test_models_cli.py tests/test_cli.py
+)
+ran=""
+for entry in Nehalem:sse4_2 Haswell:avx2 Zen:avx2 SkylakeX:avx512dq; do
+    core=${entry%:*} needs=${entry#*:}
+    if ! grep -m 1 '^flags' /proc/cpuinfo 2>/dev/null | grep -qw "$needs"; then
+        echo "kernels: $core is skipped: this CPU lacks $needs"
+        continue
+    fi
+    export OPENBLAS_CORETYPE=$core
+    found=$("$bin/python" -c "
+import numpy, scipy.linalg, threadpoolctl
+print(*sorted({library.get('architecture', 'no OpenBLAS') for library in threadpoolctl.threadpool_info()}), sep=', ')")
+    if [[ " $ran" == *" $found;"* ]]; then  # the wheels of numpy have the same kernels for Haswell and Zen
+        echo "kernels: $core is skipped: for OpenBLAS here that is $found, which was run"
+        continue
+    fi
+    ran+="$found; "
+    for threads in 1 2; do
+        echo "kernels: $core ($found), threads: $threads"
+        OPENBLAS_NUM_THREADS=$threads "$bin/pytest" -n 2 -m 'not slow' "${files[@]}" "$@"
+    done
+done
