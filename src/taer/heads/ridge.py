@@ -6,65 +6,88 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from taer.heads._params import param
-from taer.heads.base import Head, Task
-from taer.heads.statistical import SolvedHead, thin_eigen
+from taer.heads.base import Head
+from taer.heads.statistical import SolvedHead, eigen
 
-_STRENGTHS = 10.0 ** np.arange(-6, 2.1, 0.5)  # shares of the mean variance
-_ROWS = 5000
+_POWERS = np.arange(4, -8.1, -0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
+_RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ridge(SolvedHead):
     """Ridge: least squares on one-hot labels, equal to fitting all data at once; old columns move.
 
-    ``(Xᵀ X + γ I)⁻¹ Xᵀ Y`` of centred data, from the Gram matrix and the class sums. With ``gamma="auto"`` the
-    strength is a share of the total variance, chosen in the first task by its leave-one-out error.
+    ``(G + γ I)⁻¹ Q`` with ``G = Xᵀ X`` and ``Q = Xᵀ Y`` of centred data, both known from the class statistics. With
+    ``gamma="auto"`` the strength is chosen again at every task, from these statistics alone, by generalised
+    cross-validation (Golub, Heath and Wahba, 1979): the strongest local minimum of ``RSS / (1 - df / n)²``. So the
+    result does not depend on the order of the tasks.
+
+    With ``class_weight="balanced"`` every class counts the same, however few samples it has, as in AIR (Fang et al.,
+    2024): ``G`` and ``Q`` are those of ``n / classes`` samples per class around the known means, with the pooled
+    covariance. That is weighted ridge regression under the assumption that all classes have one covariance.
     """
 
     gamma: Any = param(
-        "auto", "strength of the penalty, a number or chosen in the first task", at_least=0, options=("auto",)
+        "auto", "strength of the penalty, a number or chosen at every task", at_least=0, options=("auto",)
+    )
+    class_weight: str | None = param(
+        "balanced", "None: every sample counts the same; 'balanced': every class does", options=(None, "balanced")
     )
 
-    def _choose(self, X: Any, task: Task) -> None:
-        if self.gamma == "auto":
-            self.share_ = self._chosen_share(X, task)
-
     def _set_from_statistics(self) -> None:
-        total, mean, centred_sums = self._moments()
-        strength = self.share_ * np.trace(total) / len(total) if self.gamma == "auto" else float(self.gamma)
-        least = 1e-12 * np.trace(total) / len(total) or 1.0
-        columns = cho_solve(cho_factor(total + max(strength, least) * np.eye(len(total))), centred_sums.T).T
-        shares = self.statistics_.counts / self.statistics_.n_samples
-        self._set_columns(columns, shares - columns @ mean)
-
-    def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Total scatter, total mean, and the sums of the classes about it."""
         statistics = self.statistics_
-        mean = statistics.cross_moments.sum(axis=0) / statistics.n_samples
+        n, counts = statistics.n_samples, statistics.counts
+        if self.class_weight == "balanced":
+            counts = np.full(len(counts), n / len(counts))
+        mean = counts @ statistics.means / n
         distances = statistics.means - mean
-        total = statistics.scatter + (distances * statistics.counts[:, None]).T @ distances
-        return total, mean, distances * statistics.counts[:, None]
+        sums = distances * counts[:, None]
+        directions, spectrum = eigen(statistics.scatter + distances.T @ sums)
+        projected = directions @ sums.T
+        if self.gamma == "auto":
+            powers = np.square(projected).sum(axis=1)
+            self.gamma_ = cross_validated(spectrum, powers, float(n - np.square(counts).sum() / n), n)
+        else:
+            self.gamma_ = float(self.gamma)
+        least = _RANK * float(spectrum.max()) or 1.0  # with gamma=0 or no variance at all
+        columns = (projected / (spectrum + max(self.gamma_, least))[:, None]).T @ directions
+        self._set_columns(columns, counts / n - columns @ mean)
 
-    def _chosen_share(self, X: Any, task: Task) -> float:
-        """The share with the least leave-one-out error on (a sample of) the first task, in closed form."""
-        picks = self._rng_.permutation(len(X))[:_ROWS]
-        rows = self._embed(X[picks])
-        rows -= rows.mean(axis=0)
-        target = (task.y[picks][:, None] == task.current).astype(np.float64)
-        target -= target.mean(axis=0)
-        directions, spectrum = thin_eigen(rows)
-        left = rows @ (directions.T / np.sqrt(np.maximum(spectrum, 1e-300)))
-        projected, errors = left.T @ target, []
-        for share in _STRENGTHS:
-            level = share * max(spectrum.sum() / rows.shape[1], 1e-300)
-            kept = spectrum / (spectrum + level)
-            leverage = np.square(left) @ kept + 1 / len(rows)
-            residuals = target - left @ (kept[:, None] * projected)
-            errors.append(np.square(residuals / np.maximum(1 - leverage, 1e-6)[:, None]).mean())
-        return float(_STRENGTHS[int(np.argmin(errors))])
+
+def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: int) -> float:
+    """The strongest γ at which the generalised cross-validation error has a minimum.
+
+    With fewer samples than features every residual may vanish with the penalty. Degrees of freedom are then left only
+    if some samples are equal, and do not count; and the error may fall again after its first minimum, which says nothing.
+
+    ``spectrum`` are the eigenvalues ``e`` of ``XᵀX``, ``powers`` the squared lengths of the rows of ``VᵀXᵀY``, ``total``
+    is ``|Y|²``, all of centred data. Written so that nothing cancels where ``n`` is not above the rank:
+    ``RSS = |Y|² - Σ power/e + Σ power/e · (γ/(e + γ))²`` and ``n - df = n - 1 - rank + Σ γ/(e + γ)``.
+    """
+    kept = spectrum > _RANK * spectrum.max()
+    if not kept.any():
+        return 1.0
+    spectrum, explained = spectrum[kept], powers[kept] / spectrum[kept]
+    unexplained, left = total - explained.sum(), n - 1 - len(spectrum)
+    if left <= 0 or unexplained <= 1e-9 * total:
+        unexplained, left = 0.0, 0
+
+    def error(power: float) -> float:
+        shrunk = 1 / (1 + spectrum / (level * 10**power))
+        rss = unexplained + explained @ np.square(shrunk)
+        return float(np.log(max(rss, 1e-300)) - 2 * np.log(left + shrunk.sum()))
+
+    level = float(spectrum.mean())
+    errors = np.array([error(power) for power in _POWERS])
+    rising = np.flatnonzero(np.diff(errors) > 0)
+    best = int(rising[0]) if len(rising) else len(errors) - 1
+    power = float(_POWERS[best])
+    if 0 < best < len(errors) - 1:  # the bottom of the parabola through the neighbours
+        before, here, after = errors[best - 1 : best + 2]
+        power += (_POWERS[1] - _POWERS[0]) * (before - after) / (2 * (before - 2 * here + after))
+    return float(level * 10**power)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,8 +96,14 @@ class RanPAC(Ridge):
 
     The second phase of McDonnell et al., NeurIPS 2023, on features as they are. Keeps a square matrix of
     ``width``: 32 MB at 2,000, and 800 MB at the 10,000 of its paper.
+
+    As published, every sample counts the same. Departures: the strength is chosen by generalised cross-validation over
+    everything seen, not on a fifth of the current task; features are centred, which stands for an intercept.
     """
 
+    class_weight: str | None = param(
+        None, "None: every sample counts the same; 'balanced': every class does", options=(None, "balanced")
+    )
     width: int = param(2000, "number of random features", at_least=1)
 
     def _fix_embedding(self, X: Any) -> None:
