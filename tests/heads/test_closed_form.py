@@ -19,8 +19,8 @@ FROZEN = [name for name, head in taer.HEADS.items() if head.card.frozen and head
 ORDERLESS = {
     "ncm": {},
     "slda": {"shrinkage": 0.1},
-    "ridge": {"gamma": 0.5},
-    "ranpac": {"gamma": 0.5, "width": 40},
+    "ridge": {},
+    "ranpac": {"width": 40},
     "rgda": {"normalize": "l2"},
     "fecam": {"normalize": "l2"},
 }
@@ -72,6 +72,74 @@ def test_ridge_is_ridge_on_the_union(harder_tasks):
     np.testing.assert_allclose(ours.decision_function(X), theirs.predict(X), rtol=1e-8)
 
 
+def cross_validation_error(X, Y, gamma):
+    """By the definition, with the whole hat matrix."""
+    centred, n = X - X.mean(0), len(X)
+    hat = centred @ np.linalg.solve(centred.T @ centred + gamma * np.eye(X.shape[1]), centred.T) + 1 / n
+    return np.sum((Y - hat @ Y) ** 2) / (1 - np.trace(hat) / n) ** 2
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_the_strength_of_ridge_is_that_of_generalised_cross_validation(class_weight, scale, harder_tasks):
+    """After every task, from all samples so far; the classes are of equal size, so their weights are one."""
+    head = taer.Ridge(class_weight=class_weight)
+    for seen in range(1, 7):
+        head.partial_fit(scale * harder_tasks[seen - 1][0], harder_tasks[seen - 1][1])
+        X, y = union(harder_tasks[:seen])
+        trials = head.gamma_ * 10 ** np.linspace(-2, 2, 81)
+        errors = [cross_validation_error(scale * X, np.eye(12)[y], gamma) for gamma in trials]
+        assert min(errors) > 0.9999 * cross_validation_error(scale * X, np.eye(12)[y], head.gamma_)
+
+
+@pytest.mark.parametrize("name", ["ridge", "ranpac"])
+def test_fewer_samples_than_features_do_not_choose_the_weakest_strength(name):
+    """Two equal samples let every residual vanish before the degrees of freedom do."""
+    X, y = blobs(8, 100, width=100, spread=2.0)
+    X = X / np.arange(1, 101)  # a few strong directions and many weak ones, as features of networks have them
+    X += np.random.default_rng(1).normal(size=X.shape) / 20
+    first = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(8)])
+    rest = np.setdiff1d(np.arange(len(y)), first)
+    first = np.append(first, first[0])
+
+    def learned(**params):
+        width = {"width": 110} if name == "ranpac" else {}
+        return taer.make_head(name, random_state=0, **width, **params).partial_fit(X[first], y[first])
+
+    chosen = learned()
+    weakest, *others = (
+        learned(gamma=chosen.gamma_ * 10.0**power).score(X[rest], y[rest]) for power in range(-6, 4)
+    )
+    assert weakest + 0.1 < chosen.score(X[rest], y[rest])
+    assert max(others) - 0.03 < chosen.score(X[rest], y[rest])
+
+
+def test_balanced_ridge_is_weighted_ridge_if_all_classes_have_one_covariance():
+    rng, counts = np.random.default_rng(0), np.array([1, 2, 5])
+    around = rng.normal(size=(20, 6))
+    around -= around.mean(axis=0)
+    means = rng.normal(size=(3, 6))
+    X = np.concatenate([np.tile(mean + around, (count, 1)) for mean, count in zip(means, counts, strict=True)])
+    y = np.repeat(np.arange(3), 20 * counts)
+    ours = taer.Ridge(gamma=2.5, class_weight="balanced").partial_fit(X, y)
+    weight = len(y) / (3 * np.bincount(y))[y]
+    theirs = SklearnRidge(alpha=2.5).fit(X, np.eye(3)[y], sample_weight=weight)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.predict(X), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["ridge", "ranpac"])
+def test_classes_of_a_few_samples_are_found_by_balanced_ridge(name):
+    X, y = blobs(20, 60, width=20, spread=3.0)
+    few = np.concatenate([np.flatnonzero(y == c)[: 60 if c < 10 else 5] for c in range(20)])
+    rest = np.setdiff1d(np.arange(len(y)), few)
+    rest = rest[y[rest] >= 10]
+    plain, balanced = (
+        small_head(name, class_weight=weight, random_state=0).partial_fit(X[few], y[few]).score(X[rest], y[rest])
+        for weight in (None, "balanced")
+    )
+    assert balanced > plain + 0.1
+
+
 def test_ncm_by_angle_and_by_distance(harder_tasks):
     X, y = union(harder_tasks)
     means = np.array([X[y == c].mean(0) for c in range(12)])
@@ -87,8 +155,8 @@ def test_ncm_by_angle_and_by_distance(harder_tasks):
     [
         ("ncm", {}),
         ("slda", {"forgettable": True}),
-        ("ridge", {"forgettable": True, "gamma": 1.0}),
-        ("ranpac", {"forgettable": True, "gamma": 1.0, "width": 30}),
+        ("ridge", {"forgettable": True}),
+        ("ranpac", {"forgettable": True, "width": 30}),
         ("rgda", {"normalize": "l2"}),
         ("fecam", {"normalize": "l2"}),
     ],
