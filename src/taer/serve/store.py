@@ -249,7 +249,12 @@ class Store:
         return _as_text(datetime.fromtimestamp(self._file(version).stat().st_mtime, UTC))
 
     def _file(self, version: int) -> Path:
-        return self.folder / "versions" / f"{version:06d}.safetensors"
+        return version_file(self.folder, version)
+
+
+def version_file(folder: Path, version: int) -> Path:
+    """Where a version is in the folder of a service."""
+    return folder / "versions" / f"{version:06d}.safetensors"
 
 
 _LINEAGE = """WITH RECURSIVE lineage(version) AS (
