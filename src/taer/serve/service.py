@@ -60,6 +60,7 @@ class Service:
         self.notices: list[str] = []  # what whoever starts the service should know about its folder
         with only_one(folder, "learner", wait=True):  # the learner of a server that was killed ends by itself
             self.store = Store(folder)
+            self.store.tidy()
             self._look_at_versions()
         self.backbone = backbone
         self.learner = Learner(folder)

@@ -233,6 +233,11 @@ class Store:
             int(file.stem) for file in (self.folder / "versions").glob("*.safetensors") if file.stem.isdigit()
         )
 
+    def tidy(self) -> None:
+        """Remove what a killed process left half written. Only while nobody learns."""
+        for file in (self.folder / "versions").glob(".*.partial"):
+            file.unlink()
+
     def is_empty(self) -> bool:
         return not self._rows("SELECT 1 FROM versions UNION ALL SELECT 1 FROM examples LIMIT 1")
 
