@@ -72,7 +72,9 @@ class Server:
     def __init__(self, folder, *options: str, program: Sequence[str] = ("-m", "taer", "serve")) -> None:
         command = [sys.executable, *program, str(folder), "--port", "0", "--token", TOKEN, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        )
         line = self.process.stdout.readline()
         found = re.search(r"(http://\S+?)/#token=", line)
         assert found, line

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sqlite3
 import threading
 import time
+from collections import Counter
+from dataclasses import dataclass, field
 
 import httpx2 as httpx
 import pytest
@@ -14,7 +18,19 @@ import taer
 from tests.serve.conftest import vectors
 
 
-def stream(server, acknowledged, stop):
+@dataclass
+class Told:
+    """What the client was told before the kills, and when."""
+
+    ids: set[int] = field(default_factory=set)
+    versions: set[int] = field(default_factory=set)
+    asked: int = 0
+    answered: int = 0
+    last: float = 0.0  # when a version was last acknowledged
+    learned: threading.Event = field(default_factory=threading.Event)
+
+
+def stream(server, told, stop):
     """Add examples and learn them until the server is gone; note only what it said yes to."""
     number = 0
     while not stop.is_set():
@@ -23,18 +39,21 @@ def stream(server, acknowledged, stop):
             label = number % 5
             answer = server.http.post("/examples", json={"label": str(label), "vectors": vectors(label, 2)})
             if answer.status_code == 200:
-                acknowledged["ids"] |= set(answer.json()["ids"])
-            if number % 7 == 0:
-                acknowledged["asked"] += 1
+                told.ids |= set(answer.json()["ids"])
+            if number % 3 == 0:
+                told.asked += 1
                 learned = server.http.post("/learn")
-                acknowledged["answered"] += 1
+                told.answered += 1
                 if learned.status_code == 200:
-                    acknowledged["version"] = max(acknowledged["version"], learned.json()["version"])
+                    told.last = time.perf_counter()
+                    told.versions.add(learned.json()["version"])
+                    told.learned.set()
         except (httpx.HTTPError, OSError, RuntimeError):
             return
 
 
-def check(folder, server, acknowledged):
+def contents(folder):
+    """The versions that count, which of them is the current one, and the examples."""
     database = sqlite3.connect(folder / "taer.db")
     stored = {row[0] for row in database.execute("SELECT id FROM examples")}
     ((current,),) = database.execute("SELECT version FROM current")
@@ -42,47 +61,85 @@ def check(folder, server, acknowledged):
     learned = {row[0] for row in database.execute("SELECT DISTINCT version FROM examples WHERE version NOT NULL")}
     assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     database.close()
-    assert acknowledged["ids"] <= stored
-    assert current == max([0, *known]) >= acknowledged["version"]
     assert learned <= set(known)
+    return known, current, stored
+
+
+def check(folder, server, told, every=False):
+    known, current, stored = contents(folder)
+    assert told.ids <= stored
+    assert told.versions <= set(known)
+    assert current == max([0, *known])
     assert server.http.get("/health").json()["version"] == current
-    for version in known[-3:]:
-        assert taer.load(folder / "versions" / f"{version:06d}.safetensors").n_tasks_ == version
+    for place, version in list(enumerate(known, 1))[0 if every else -3 :]:
+        assert taer.load(folder / "versions" / f"{version:06d}.safetensors").n_tasks_ == place
     if current:
         assert server.http.post("/predict", json={"vectors": vectors(0, 3)}).status_code == 200
 
 
-def crash(serve, folder, times, patience):
-    acknowledged = {"ids": set(), "version": 0, "asked": 0, "answered": 0}
-    chance = random.Random(0)
-    for _ in range(times):
+def wait_for_a_file(folder, seconds=30):
+    """Until a task has begun to write its version."""
+    before = set(folder.iterdir())
+    end = time.perf_counter() + seconds
+    while set(folder.iterdir()) <= before and time.perf_counter() < end:
+        time.sleep(0.0005)
+
+
+def crash(serve, folder, times):
+    """Kill the server and its learner again and again: at any moment, while a task finishes, and right after it did."""
+    told, chance, kills = Told(), random.Random(0), Counter()
+    versions = folder / "versions"
+    for number in range(times):
         server = serve(folder)
-        check(folder, server, acknowledged)
-        stop = threading.Event()
-        client = threading.Thread(target=stream, args=(server, acknowledged, stop))
+        check(folder, server, told)
+        before, stop = set(versions.iterdir()), threading.Event()
+        told.learned.clear()
+        client = threading.Thread(target=stream, args=(server, told, stop))
         client.start()
-        time.sleep(chance.uniform(0, patience))
-        server.process.kill()
+        if number % 3 == 0:
+            wait_for_a_file(versions)
+            time.sleep(chance.uniform(0, 0.03))  # while it is written, committed, and answered for
+        elif number % 3 == 1:
+            told.learned.wait(30)
+            time.sleep(chance.uniform(0, 0.005))
+        else:
+            time.sleep(chance.uniform(0, 4))
+        os.killpg(server.process.pid, signal.SIGKILL)
+        killed = time.perf_counter()
         stop.set()
         client.join()
         server.close()
-    check(folder, serve(folder), acknowledged)
-    return acknowledged
+        written = {int(file.name.lstrip(".")[:6]) for file in set(versions.iterdir()) - before}
+        counted = set(contents(folder)[0])
+        kills["task"] += told.asked > told.answered
+        kills["saved"] += bool(written - counted)
+        kills["committed"] += bool(written & counted - told.versions)
+        kills["acknowledged"] += bool(written & told.versions) and killed - told.last < 0.05
+        told.asked = told.answered
+    check(folder, serve(folder), told, every=True)
+    assert not list(versions.glob(".*")), "what a kill left half written was not removed"
+    print(
+        f"{times} kills, {kills['task']} of them during a task: {kills['saved']} while its version was written, "
+        f"{kills['committed']} when it counted and was not acknowledged yet, {kills['acknowledged']} less than "
+        f"50 ms after it was acknowledged; {len(told.ids)} examples and {len(told.versions)} versions were "
+        "acknowledged, and none was lost"
+    )
+    return told, kills
 
 
-def test_a_crash(serve, tmp_path):
-    assert crash(serve, tmp_path / "service", 1, patience=3)["ids"]
+def test_two_crashes(serve, tmp_path):
+    told, kills = crash(serve, tmp_path / "service", 2)
+    assert told.ids
+    assert kills["saved"] + kills["committed"] + kills["acknowledged"] >= 1
 
 
 @pytest.mark.slow
 def test_fifty_crashes(serve, tmp_path):
-    acknowledged = crash(serve, tmp_path / "service", 50, patience=6)
-    assert len(acknowledged["ids"]) > 200
-    assert acknowledged["version"] > 5
-    interrupted = acknowledged["asked"] - acknowledged["answered"]
-    assert interrupted > 3
-    kept = f"{len(acknowledged['ids'])} examples and {acknowledged['version']} versions acknowledged and kept"
-    print(f"{kept}; {interrupted} of 50 kills came while a task was being learned")
+    told, kills = crash(serve, tmp_path / "service", 50)
+    assert len(told.ids) > 200
+    assert len(told.versions) > 30
+    assert kills["saved"] + kills["committed"] >= 8
+    assert kills["acknowledged"] >= 8
 
 
 def test_a_second_server_in_the_same_folder_is_refused(serve, tmp_path):

@@ -1,9 +1,10 @@
-"""``taer serve``."""
+"""``taer serve`` and ``taer backup``."""
 
 from __future__ import annotations
 
 import ipaddress
 import secrets
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +41,20 @@ def serve(
         raise ValueError(f"the service needs {error.name}: pip install 'taer[serve]'") from None
 
     run(folder, model, backbone, demo, host, port, token or secrets.token_urlsafe(16), public=not _is_local(host))
+
+
+@app.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a service, which may be running.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.tar", help="The file to write; it must not exist.")],
+) -> None:
+    """Copy the examples and versions of a service, as of one moment, to a tar file."""
+    from taer.serve.backup import back_up
+
+    count, missing = back_up(folder, out)
+    for version in missing:
+        print(f"taer: {folder}: the file of version {version} is missing; it is not in the backup", file=sys.stderr)
+    print(f"{out}: the database and {count} versions; to restore: mkdir NEW && tar -xf {out} -C NEW")
 
 
 def _is_local(host: str) -> bool:

@@ -267,10 +267,10 @@ def _answer_in_sentences(app: FastAPI) -> None:
     async def busy(_: Request, error: Busy) -> JSONResponse:
         return sentence(409, "a task is being learned; try again when it is done", {"Retry-After": "1"})
 
-    @app.exception_handler(sqlite3.OperationalError)
-    async def disk(_: Request, error: sqlite3.OperationalError) -> JSONResponse:
+    @app.exception_handler(sqlite3.DatabaseError)
+    async def disk(_: Request, error: sqlite3.DatabaseError) -> JSONResponse:
         _log.error("the database failed: %s", error)
-        return sentence(503, "the service cannot write to its disk")
+        return sentence(503, "the service cannot use its database; its log says why")
 
     @app.exception_handler(Exception)
     async def unforeseen(_: Request, error: Exception) -> JSONResponse:

@@ -37,7 +37,10 @@ class Refused(Exception):
 def learn_task(store: Store) -> int:
     """Learn all waiting examples as one task on top of the current version; returns the new version."""
     parent = store.current()
-    head = store.load(parent)
+    try:
+        head = store.load(parent)
+    except (ValueError, OSError):
+        raise Refused(f"the file of version {parent} is missing or damaged; go to another version first") from None
     examples = store.pending()
     if not examples:
         raise Refused("no examples were added since the last task; add some with POST /examples")

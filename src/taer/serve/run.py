@@ -42,6 +42,8 @@ def run(
         service = Service(folder, demo_backbone(), first, held_back)
     else:
         service = Service(folder, find(backbone) if backbone else None, load(model) if model else None)
+    for notice in service.notices:
+        print(f"taer: {folder}: {notice}", file=sys.stderr)
     if model and not service.is_new:
         print(f"taer: {folder} goes on from its own versions; --model is for a new folder", file=sys.stderr)
     listener = listen(host, port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from taer.heads import Head
 from taer.serve.inputs import MAX_PENDING, Backbone, BadInput, check_label
 from taer.serve.learner import Learner, describe
 from taer.serve.store import Example, Store, Version, only_one
+
+_log = logging.getLogger("taer.serve")
 
 
 class Conflict(Exception):
@@ -54,14 +57,17 @@ class Service:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._here = only_one(folder, "serve")
+        self.notices: list[str] = []  # what whoever starts the service should know about its folder
         with only_one(folder, "learner", wait=True):  # the learner of a server that was killed ends by itself
             self.store = Store(folder)
+            self.store.tidy()
+            self._look_at_versions()
         self.backbone = backbone
         self.learner = Learner(folder)
         self.is_new = not self.store.versions()
         if first is not None and self.is_new:
             self._import(first, held_back)
-        self._serving = self._load(self.store.current())
+        self._serving = self._newest_that_loads()
         self._adding = threading.Lock()
         self.n_pending = sum(self.store.count_pending().values())
 
@@ -76,6 +82,57 @@ class Service:
 
     def _load(self, version: int) -> Serving:
         return Serving(version, self.store.load(version))
+
+    def _look_at_versions(self) -> None:
+        """With versions and no database, rebuild the history; say which files no row of the database knows."""
+        files, folder = self.store.files(), self.store.folder
+        if files and self.store.is_empty():
+            known = self._history_of(files)
+            if not known:
+                raise ValueError(f"{folder}: taer.db is missing, and no file in versions/ can be loaded")
+            self.store.rebuild(known)
+            self.notices.append(
+                f"taer.db was missing or empty; its history was rebuilt from {len(known)} files in versions/. "
+                "Examples are not in them: those that waited or were held back are lost unless a backup has them"
+            )
+        if strays := sorted(set(files) - {version.version for version in self.store.versions()}):
+            names = ", ".join(map(str, strays[:10])) + (", …" if len(strays) > 10 else "")
+            self.notices.append(f"files in versions/ that do not count, left alone: {names}")
+
+    def _history_of(self, files: list[int]) -> list[Version]:
+        """What heads tell of themselves; the parent of one is the last that had learned all but its last task."""
+        found: list[Version] = []
+        learned: dict[int, tuple[int, list[Any]]] = {}  # tasks, and classes in order
+        for number in files:
+            try:
+                head = self.store.load(number)
+            except (ValueError, OSError):
+                continue
+            assert head is not None
+            before = [entry for entry in head.learning_order_ if entry.task < head.n_tasks_]
+            parents = [known for known, had in learned.items() if had == (head.n_tasks_ - 1, before)]
+            parent = parents[-1] if parents else 0
+            report = describe(self.store.load(parent), head, []) | {"seconds": None, "examples": 0}
+            found.append(Version(number, parent, self.store.made(number), report))
+            learned[number] = head.n_tasks_, list(head.learning_order_)
+        return found
+
+    def _newest_that_loads(self) -> Serving:
+        """The current version; if its file is missing or damaged, the newest one that can be loaded."""
+        current = self.store.current()
+        try:
+            return self._load(current)
+        except (ValueError, OSError) as error:
+            reason = str(error)
+        for known in reversed(self.store.versions()):
+            try:
+                serving = self._load(known.version)
+            except (ValueError, OSError):
+                continue
+            self.store.go_to(known.version)
+            self.notices.append(f"version {current} cannot be loaded ({reason}); version {known.version} answers")
+            return serving
+        raise ValueError(f"none of the versions can be loaded: {reason}. Restore a copy made by taer backup")
 
     def _import(self, head: Head, held_back: tuple[np.ndarray, list[str]] | None) -> None:
         X, labels = held_back or (np.empty((0, 0)), [])
@@ -119,19 +176,26 @@ class Service:
     def learn(self) -> Version:
         """One task from what waits; the head answers from the old version until the new one is whole."""
         version = self.learner.learn()
-        self._switch()
+        with self._adding:
+            self._serving = self._load(self.store.current())
+            self.n_pending = sum(self.store.count_pending().values())
         return self._described(version)
 
     def go_to(self, version: int) -> None:
         """Answer from another version, 0 for the empty one."""
+        if version and version not in {known.version for known in self.store.versions()}:
+            raise KeyError(version)
         with self.learner.exclusively():
-            self.store.go_to(version)
-        self._switch()
-
-    def _switch(self) -> None:
-        with self._adding:
-            self._serving = self._load(self.store.current())
-            self.n_pending = sum(self.store.count_pending().values())
+            try:
+                serving = self._load(version)
+            except (ValueError, OSError) as error:
+                _log.error("version %d cannot be loaded: %s", version, error)
+                raise Conflict(
+                    f"the file of version {version} is missing or damaged; nothing was changed"
+                ) from None
+            with self._adding:
+                self.store.go_to(version)
+                self._serving = serving
 
     def _described(self, version: int) -> Version:
         return next(known for known in self.store.versions() if known.version == version)

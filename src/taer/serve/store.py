@@ -2,8 +2,8 @@
 
 ``taer.db`` is an SQLite database in WAL mode; an example is on disk when ``add_examples`` returns. Each version is
 an immutable file in ``versions/`` and a row of the database; it counts from the moment the row is committed,
-together with the pointer to the current version and the mark on the examples it learned. Version 0 is the empty
-head.
+together with the pointer to the current version and the mark on the examples it learned. A file is never written
+over, not even one that no row knows. Version 0 is the empty head.
 """
 
 from __future__ import annotations
@@ -75,18 +75,47 @@ class Store:
             folder / "taer.db", timeout=30, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            with self._transaction() as db:
-                (schema,) = db.execute("PRAGMA user_version").fetchone()
-                if not schema:
-                    for statement in _TABLES.split(";"):
-                        db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {_SCHEMA}")
-                elif schema != _SCHEMA:
-                    raise ValueError(f"{folder}: made by another version of taer (schema {schema})")
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"{folder}: taer.db is not a database of this service ({error})") from None
+            self._open()
+        except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
+            self._db.close()
+            raise ValueError(
+                f"{folder}: taer.db is damaged, or not a database of this service ({str(error)[:100]}). Restore a "
+                "copy made by taer backup; or move taer.db, taer.db-wal and taer.db-shm away, and the history is "
+                "rebuilt from versions/"
+            ) from None
+        except ValueError:
+            self._db.close()
+            raise
+
+    def _open(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA wal_autocheckpoint = 100")  # pages; by default a small service is all log
+        with self._transaction() as db:
+            (schema,) = db.execute("PRAGMA user_version").fetchone()
+            if not schema:
+                for statement in _TABLES.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {_SCHEMA}")
+            elif schema != _SCHEMA:
+                raise ValueError(f"{self.folder}: made by another version of taer (schema {schema})")
+        self._check()
+        self._to_file()
+
+    def _check(self) -> None:
+        db = self._db
+        ((found,), *_) = db.execute("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise sqlite3.DatabaseError(" ".join(str(found).split()))
+        db.execute("SELECT id, x, version, held_back FROM examples LIMIT 1").fetchall()
+        db.execute("SELECT DISTINCT label FROM examples").fetchall()  # whether all of it is text
+        self.versions()
+        if [type(number) for (number,) in db.execute("SELECT version FROM current")] != [int]:
+            raise sqlite3.DatabaseError("it does not say which version is the current one")
+
+    def _to_file(self) -> None:
+        """Bring what is in the write-ahead log to ``taer.db``, as far as nobody has to wait for it."""
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
         self._db.close()
@@ -175,9 +204,9 @@ class Store:
 
         ``brought`` are examples that come with a head from elsewhere, to be held back.
         """
-        version = int(self._rows("SELECT coalesce(max(version), 0) + 1 FROM versions")[0][0])
-        head.save(self._file(version))  # over what a crash may have left under this number
-        created = datetime.now(UTC).isoformat(timespec="seconds")
+        version = 1 + max([0, *self.files(), *(known.version for known in self.versions())])
+        head.save(self._file(version))
+        created = _as_text(datetime.now(UTC))
         with self._transaction() as db:
             db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (version, parent, created, json.dumps(report)))
             for mark, ids in ((0, learned), (1, held_back)):
@@ -189,22 +218,57 @@ class Store:
                 [(example.label, example.x.tobytes(), version) for example in brought],
             )
             db.execute("UPDATE current SET version = ?", (version,))
+        with self._lock:
+            self._to_file()
         return version
 
     def go_to(self, version: int) -> None:
         """Make another version the current one."""
         with self._transaction() as db:
-            if version and not db.execute("SELECT 1 FROM versions WHERE version = ?", (version,)).fetchone():
-                raise KeyError(version)
             db.execute("UPDATE current SET version = ?", (version,))
 
+    def files(self) -> list[int]:
+        """Numbers of all files in ``versions/``, whether or not they count."""
+        return sorted(
+            int(file.stem) for file in (self.folder / "versions").glob("*.safetensors") if file.stem.isdigit()
+        )
+
+    def tidy(self) -> None:
+        """Remove what a killed process left half written. Only while nobody learns."""
+        for file in (self.folder / "versions").glob(".*.partial"):
+            file.unlink()
+
+    def is_empty(self) -> bool:
+        return not self._rows("SELECT 1 FROM versions UNION ALL SELECT 1 FROM examples LIMIT 1")
+
+    def rebuild(self, versions: Sequence[Version]) -> None:
+        """Fill an empty database with what is known of these versions; the last one becomes the current one."""
+        with self._transaction() as db:
+            for known in versions:
+                row = (known.version, known.parent, known.created, json.dumps(known.report))
+                db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", row)
+                db.execute("UPDATE current SET version = ?", (known.version,))
+
+    def made(self, version: int) -> str:
+        """When the file of a version was written."""
+        return _as_text(datetime.fromtimestamp(self._file(version).stat().st_mtime, UTC))
+
     def _file(self, version: int) -> Path:
-        return self.folder / "versions" / f"{version:06d}.safetensors"
+        return version_file(self.folder, version)
+
+
+def version_file(folder: Path, version: int) -> Path:
+    """Where a version is in the folder of a service."""
+    return folder / "versions" / f"{version:06d}.safetensors"
 
 
 _LINEAGE = """WITH RECURSIVE lineage(version) AS (
     VALUES (?) UNION SELECT parent FROM versions JOIN lineage USING (version)
 )"""
+
+
+def _as_text(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
 
 
 def _examples(rows: list[Any]) -> list[Example]:

@@ -1,0 +1,58 @@
+"""A copy of a service's folder as of one moment, taken while the service runs."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tarfile
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from taer.serve.store import version_file
+
+
+def back_up(folder: Path, out: Path) -> tuple[int, list[int]]:
+    """Write the database and the versions it knows to a tar file, which appears whole or not at all.
+
+    The database is copied as of one moment. Its versions were on disk before their rows were, and never change, so
+    they can be read afterwards. Returns the number of versions in the copy, and those whose file is missing.
+    """
+    database = folder / "taer.db"
+    if not database.is_file():
+        raise ValueError(f"{folder}: not the folder of a service: it has no taer.db")
+    if out.exists():
+        raise ValueError(f"{out}: is there already; a backup is never written over")
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as work:
+        copy, partial = Path(work) / "taer.db", Path(work) / "backup.tar"
+        versions = _copy(database, copy)
+        missing = [version for version in versions if not version_file(folder, version).is_file()]
+        with partial.open("wb") as file:
+            with tarfile.open(fileobj=file, mode="w") as archive:
+                archive.add(copy, "taer.db")
+                for version in versions:
+                    if version not in missing:
+                        source = version_file(folder, version)
+                        archive.add(source, f"versions/{source.name}")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, out)
+    return len(versions) - len(missing), missing
+
+
+def _copy(database: Path, copy: Path) -> list[int]:
+    """Copy a database that others may be writing to; the versions that the copy knows."""
+    try:
+        address = f"{database.absolute().as_uri()}?mode=rw"  # never makes one
+        with (
+            closing(sqlite3.connect(address, uri=True, timeout=30)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+            ((found,), *_) = target.execute("PRAGMA quick_check(1)")
+            if found != "ok":
+                raise sqlite3.DatabaseError(" ".join(str(found).split()))
+            return [version for (version,) in target.execute("SELECT version FROM versions ORDER BY version")]
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{database}: cannot be copied: {error}") from None
