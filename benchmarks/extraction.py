@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.features.backbones.engine import CPU_BATCH, OnnxEncoder, exported, from_pixels
+from taer.features.backbones.inference import CPU_BATCH, OnnxEncoder, exported, from_pixels
 from taer.features.backbones.named import efficientnet_features
 
 BATCH = 32

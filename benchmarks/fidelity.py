@@ -40,7 +40,7 @@ CHOSEN: dict[str, tuple[dict[str, Any], str]] = {
     "finetune": ({}, "paper: lr 0.1"),
     "oewc": ({"lr": 0.03, "e_lambda": 10.0}, "public code, tuned for CIFAR-10"),
     "er": ({}, "paper: lr 0.1"),
-    "icarl": ({"exemplars": "greedy"}, "paper: greedy balancing for all but GSS and UCIR"),
+    "icarl": ({"memory": "greedy"}, "paper: greedy balancing for all but GSS and UCIR"),
     "gss": ({"lr": 0.03}, "public code, tuned for CIFAR-10, 200 samples"),
     "derpp": ({"lr": 0.03, "alpha": 0.1, "beta": 0.5}, "public code, tuned for CIFAR-100"),
     "ucir": ({"lr": 0.1, "momentum": 0.0}, "grid below; the paper trains its own heads without momentum"),
@@ -53,7 +53,7 @@ CHOSEN: dict[str, tuple[dict[str, Any], str]] = {
 }
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "oewc": [{"lr": lr, "e_lambda": e} for lr in (0.1, 0.03) for e in (1.0, 10.0, 100.0)],
-    "icarl": [{"exemplars": "herding"}, {"exemplars": "greedy"}],
+    "icarl": [{"memory": "herding"}, {"memory": "greedy"}],
     "gss": [{"lr": 0.1}, {"lr": 0.03}],
     "derpp": [{"lr": lr, "alpha": a, "beta": 0.5} for lr, a in ((0.1, 0.1), (0.03, 0.1), (0.03, 0.3))],
     "ucir": [{"lr": lr, "momentum": m} for lr in (0.1, 0.03) for m in (0.0, 0.9)],
@@ -146,7 +146,7 @@ def table_standardised(bench: Bench) -> None:
     for params in ({"lr": 0.1, "lr_decay_per_task": False}, {"lr": 0.03, "lr_decay_per_task": False}):
         rows.append(["ssil", setting(params), *show(bench.row("ssil", {**RAW, **params, "standardize": "scale"}))])
     rows.append(["ucir", "`momentum=0.9`", *show(bench.row("ucir", {"standardize": "scale"}))])
-    rows.append(["icarl", "`exemplars=herding`", *show(bench.row("icarl", {**RAW, "standardize": "scale"}))])
+    rows.append(["icarl", "`memory=herding`", *show(bench.row("icarl", {**RAW, "standardize": "scale"}))])
     rows.append(["derpp", "`lr=0.1`", *show(bench.row("derpp", {**RAW, "lr": 0.1, "standardize": "scale"}))])
     for method in ("er", "taer", "joint"):
         rows.append([method, "`init=normalized-mean`", *show(bench.row(method, {"standardize": "scale"}))])

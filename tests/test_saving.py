@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 import time
 import tracemalloc
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import taer
-from taer.persist.save import checksum, _Decoder, _Encoder
+from taer.persist.save import Decoder, _Encoder, checksum
 from tests.heads.test_every_head import learn
 
 NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
@@ -85,11 +86,11 @@ def test_feature_names_generators_and_parameters(tasks, tmp_path):
 
 def test_a_matrix_lies_in_memory_as_before(saved, tmp_path):
     head, path = saved
-    head.coef_ = np.asfortranarray(head.coef_)
+    head.columns_ = np.asfortranarray(head.columns_)
     head.save(path)
-    loaded = taer.load(path).coef_
+    loaded = taer.load(path).columns_
     assert loaded.flags.f_contiguous
-    np.testing.assert_array_equal(loaded, head.coef_)
+    np.testing.assert_array_equal(loaded, head.columns_)
 
 
 @dataclass
@@ -103,7 +104,7 @@ class Foreign:
         ("random_state", np.random.RandomState(0), "random_state is a RandomState"),
         ("stray", 1, "'stray' would be lost"),
         ("extra_", 1, "'extra_' would be lost, as no 'fitted' declares it"),
-        ("coef_", np.full((4, 12), np.nan), "coef_: it contains NaN"),
+        ("columns_", np.full((4, 12), np.nan), "columns_: it contains NaN"),
         ("n_tasks_", np.int64(2), "n_tasks_: expected a whole number"),
     ],
 )
@@ -131,11 +132,28 @@ def test_values_that_no_file_can_hold(value, message):
         _Encoder().encode(value, "extra_")
 
 
-def test_unfitted_and_foreign_heads_are_not_saved(tmp_path):
-    class Own(taer.TaER):
+class Own(taer.TaER):
+    """A head of someone else's."""
+
+
+def test_a_head_of_ones_own_is_saved_by_its_import_path(tasks, tmp_path, monkeypatch):
+    head = Own(random_state=0).partial_fit(*tasks[0])
+    head.save(tmp_path / "head")
+    loaded = taer.load(tmp_path / "head")
+    assert type(loaded) is Own
+    np.testing.assert_array_equal(loaded.scores(tasks[0][0]), head.scores(tasks[0][0]))
+    monkeypatch.delitem(sys.modules, __name__)  # a file alone imports nothing
+    with pytest.raises(ValueError, match="import that module first"):
+        taer.load(tmp_path / "head")
+    assert __name__ not in sys.modules
+
+
+def test_unfitted_and_local_heads_are_not_saved(tasks, tmp_path):
+    class Local(taer.TaER):
         pass
 
-    for head, message in ((taer.TaER(), "nothing yet"), (Own(), "not one of taer.HEADS")):
+    fitted = Local(random_state=0).partial_fit(*tasks[0])
+    for head, message in ((taer.TaER(), "nothing yet"), (fitted, "at the top of a module")):
         with pytest.raises(ValueError, match=message):
             head.save(tmp_path / "head")
     assert not list(tmp_path.iterdir())
@@ -150,7 +168,7 @@ def test_values_of_every_kind_come_back():
     }
     encoder = _Encoder()
     described = json.loads(json.dumps(encoder.encode(value, "value")))
-    loaded = _Decoder(encoder.tensors).decode(described)
+    loaded = Decoder(encoder.tensors).decode(described)
     assert repr(loaded) == repr(value)
     assert type(loaded["scalars"][0]) is np.float32
 
@@ -193,7 +211,7 @@ def test_foreign_and_newer_formats_are_refused(saved, features, tmp_path):
     save_features(features, tmp_path / "features.safetensors")
     with pytest.raises(ValueError, match="not a saved head: its header lacks"):
         taer.load(tmp_path / "features.safetensors")
-    rewrite(path, lambda meta: meta.update(format="taer-head/3"))
+    rewrite(path, lambda meta: meta.update(format="taer-head/4"))
     with pytest.raises(ValueError, match="another version of taer"):
         taer.load(path)
     with pytest.raises(ValueError, match="no such file"):
@@ -208,8 +226,8 @@ def test_altered_weights_and_headers_are_refused(saved):
     for change in (
         {"change_meta": lambda meta: meta.update(head=meta["head"].replace('"lr": 0.1', '"lr": 0.2'))},
         {"change_meta": lambda meta: meta.pop("sha256")},
-        {"change_tensors": lambda tensors: tensors.update(coef_=tensors["coef_"] + 1)},
-        {"change_tensors": lambda tensors: tensors.pop("coef_")},
+        {"change_tensors": lambda tensors: tensors.update(columns_=tensors["columns_"] + 1)},
+        {"change_tensors": lambda tensors: tensors.pop("columns_")},
     ):
         path.write_bytes(whole)
         rewrite(path, **change)
@@ -224,13 +242,13 @@ HOSTILE = {
     "bad parameter": {"params": {"lr": -1}},
     "not fitted": {"state": {}},
     "method": {"state": {"predict": 1}},
-    "missing tensor": {"state": {"coef_": {"$array": "nowhere"}}},
-    "unknown kind": {"state": {"coef_": {"$pickle": "gASV"}}},
-    "two kinds": {"state": {"coef_": {"$array": "coef_", "$tuple": []}}},
-    "function": {"state": {"coef_": {"$record": ["os:system", ["true"]]}}},
-    "our function": {"state": {"coef_": {"$record": ["taer.heads.base:softmax", [1]]}}},
-    "our import": {"state": {"coef_": {"$record": ["taer.heads.base:Any", []]}}},
-    "our head": {"state": {"coef_": {"$arrays": ["taer.heads.taer:TaER", {"$dict": []}]}}},
+    "missing tensor": {"state": {"columns_": {"$array": "nowhere"}}},
+    "unknown kind": {"state": {"columns_": {"$pickle": "gASV"}}},
+    "two kinds": {"state": {"columns_": {"$array": "columns_", "$tuple": []}}},
+    "function": {"state": {"columns_": {"$value": ["os:system", ["true"]]}}},
+    "our function": {"state": {"columns_": {"$value": ["softmax", [1]]}}},
+    "our import": {"state": {"columns_": {"$value": ["learned", []]}}},
+    "our head": {"state": {"columns_": {"$value": ["taer", {"$dict": []}]}}},
     "huge strings": {"state": {"classes_": {"$strings": ["U", [1 << 40], ["a"]]}}},
     "huge count": {"state": {"classes_": {"$strings": ["U", [1 << 62, 0], []]}}},
     "huge scalar": {"state": {"n_tasks_": {"$scalar": ["int64", 10**30]}}},
@@ -251,7 +269,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", list(HOSTILE))
-def test_hostile_headers_with_a_rightchecksum_are_refused(saved, case):
+def test_hostile_headers_with_a_right_checksum_are_refused(saved, case):
     _, path = saved
     with safe_open(path, framework="numpy") as file:
         meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

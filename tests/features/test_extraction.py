@@ -14,7 +14,7 @@ import pytest
 
 import taer
 from taer.features import extraction
-from taer.features.backbones.engine import OnnxEncoder
+from taer.features.backbones.inference import OnnxEncoder
 from tests.features.conftest import write_drawings
 
 
@@ -85,7 +85,7 @@ SLOW_RUN = """
 import sys, time
 from taer import cli
 from taer.features import extraction
-from taer.features.backbones.engine import OnnxEncoder
+from taer.features.backbones.inference import OnnxEncoder
 extraction.CHUNK = 8
 run = OnnxEncoder.run
 OnnxEncoder.run = lambda self, batch: time.sleep(0.2) or run(self, batch)

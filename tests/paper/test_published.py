@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from taer.heads._params import check_params
 
 from taer.features.backbones import NAMED
 from taer.heads import HEADS
+from taer.heads.params import check_params
 from taer.paper import NAMES, _read, distinct_runs, experiment, variants
 
 # As printed in the paper, read off it independently of the data files: rows of columns.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from taer.cli import app
-from taer.cli.engine import AddressOption, Engine, EngineOption, where, workers_alive
+from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taer.cli import app
-from taer.cli.engine import AddressOption, Engine, EngineOption, where
+from taer.cli.workers import AddressOption, Engine, EngineOption, where
 
 if TYPE_CHECKING:
     from taer.experiment import Result, Run

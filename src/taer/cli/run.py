@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli import app
-from taer.cli.engine import AddressOption, Engine, EngineOption, where, workers_alive
+from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
 
 if TYPE_CHECKING:
     from taer.experiment import Result, Run

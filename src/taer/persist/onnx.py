@@ -13,6 +13,7 @@ from taer import __version__
 from taer.heads import Head, name_of
 
 _OPSET = 17
+_OLDEST = 13  # since then the operations of these graphs have not changed
 _IR_VERSION = 8  # what runtimes since 2022 read
 
 
@@ -32,9 +33,7 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
         An ``.onnx`` file whose first output is the features; the graph then starts at its inputs.
     """
     onnx = _onnx()
-    model = _graph(head)
-    if backbone is not None:
-        model = _behind(backbone, model, head.n_features_in_)
+    model = _graph(head, _OPSET) if backbone is None else _behind(backbone, head)
     onnx.helper.set_model_props(model, _properties(head))
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -81,7 +80,7 @@ class Graph:
         return name
 
 
-def _graph(head: Head) -> Any:
+def _graph(head: Head, version: int) -> Any:
     onnx = _onnx()
     graph = Graph()
     dtype = np.dtype(head.dtype_)
@@ -102,11 +101,11 @@ def _graph(head: Head) -> Any:
         [value("probabilities", kind, ["samples", len(names)]), value("label", label, ["samples"])],
         [*graph.weights, onnx.helper.make_tensor("classes", label, [len(names)], labels)],
     )
-    opset = onnx.helper.make_opsetid("", _OPSET)
+    opset = onnx.helper.make_opsetid("", version)
     return onnx.helper.make_model(described, producer_name="taer", opset_imports=[opset], ir_version=_IR_VERSION)
 
 
-def _behind(path: str | os.PathLike[str], head: Any, width: int) -> Any:
+def _behind(path: str | os.PathLike[str], head: Head) -> Any:
     """The head's graph after a backbone's, with only the head's outputs."""
     onnx = _onnx()
     if not Path(path).is_file():
@@ -117,16 +116,19 @@ def _behind(path: str | os.PathLike[str], head: Any, width: int) -> Any:
         features = backbone.graph.output[0]
     except Exception as error:
         raise ValueError(f"{path}: not an ONNX model ({error})") from None
+    width = head.n_features_in_
     shape = [dimension.dim_value for dimension in features.type.tensor_type.shape.dim]
     if len(shape) != 2 or shape[1] not in (0, width):
         raise ValueError(f"{path}: gives features of shape {shape}, and the head takes n × {width}")
     version = max(item.version for item in backbone.opset_import if item.domain in ("", "ai.onnx"))
-    head = onnx.version_converter.convert_version(head, version) if version != _OPSET else head
-    head.ir_version = backbone.ir_version
     try:
+        if version < _OLDEST:
+            backbone = onnx.version_converter.convert_version(backbone, _OLDEST)
+        graph = _graph(head, max(version, _OLDEST))
+        graph.ir_version = backbone.ir_version = max(backbone.ir_version, _IR_VERSION)
         return onnx.compose.merge_models(
             onnx.compose.add_prefix(backbone, "backbone/", rename_inputs=False, rename_outputs=False),
-            onnx.compose.add_prefix(head, "head/", rename_inputs=False, rename_outputs=False),
+            onnx.compose.add_prefix(graph, "head/", rename_inputs=False, rename_outputs=False),
             io_map=[(features.name, "features")],
             outputs=["probabilities", "label"],
         )

@@ -94,7 +94,7 @@ def _blocks(one: Experiment, library: Library, prefix: str) -> list[Block]:
     if one.kind == "lines":
         return [_lines(one, library, name, title), _table(one, library, name, f"{title}, the numbers")]
     panels = {
-        column: [(row[place], library[row[place].trial]) for row in one.cells if library[row[place].trial]]  # type: ignore[index,literal-required]
+        column: [(row[place], library[row[place].trial]) for row in one.cells if library[row[place].trial]]  # type: ignore[index]
         for place, column in enumerate(cell.column for cell in one.cells[0])
     }
     return _drawn(one.kind, name, title, {column: members for column, members in panels.items() if members})

@@ -30,7 +30,7 @@ def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
 
 def demo_backbone() -> Backbone:
     """EfficientNet-Lite0 up to the stage that sketches100 was made with."""
-    from taer.features.backbones.engine import image_encoder
+    from taer.features.backbones.inference import image_encoder
     from taer.features.backbones.named import efficientnet_features, load_weights
     from taer.features.extras import require
 

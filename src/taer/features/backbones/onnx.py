@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
-from taer.features.backbones.engine import CPU_BATCH, OnnxEncoder, padded
 from taer.features.backbones.hub import read_transform
+from taer.features.backbones.inference import CPU_BATCH, OnnxEncoder, padded
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

@@ -31,8 +31,8 @@ class RanPAC(
     The second phase of the published method, on features as they are. Keeps a square matrix of ``width``: 32 MB at
     2,000, and 800 MB at the 10,000 of its paper.
 
-    Departures: the strength is chosen by generalized cross-validation over everything seen, not on a fifth of the
-    current task; features are centred, which stands for an intercept.
+    As published, every sample counts the same. Departures: the strength is chosen by generalized cross-validation over
+    everything seen, not on a fifth of the current task; features are centred, which stands for an intercept.
 
     References
     ----------
@@ -48,7 +48,7 @@ class RanPAC(
     """
 
     gamma: Any = param("auto", STRENGTH, at_least=0, options=("auto",))
-    class_weight: str | None = param(None, WEIGHT, options=(None, "balanced"))
+    class_weight: Any = param(None, WEIGHT, options=(None, "balanced"), mapping=True)
     width: int = param(2000, "number of random features", at_least=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {"gamma_": number(at_least=0, help="the strength in use")}
@@ -58,7 +58,7 @@ class RanPAC(
         return RandomFeatures.fit(task.X, Normalize.fit(task.X, self.normalize).how, projection)
 
     def _solution(self) -> tuple[np.ndarray, np.ndarray]:
-        columns, offsets, self.gamma_ = least_squares(self.statistics_, self.gamma, self.class_weight == "balanced")
+        columns, offsets, self.gamma_ = least_squares(self)
         return columns, offsets
 
     _novelty = Head._novelty  # distances among thousands of random features would cost more than the answer

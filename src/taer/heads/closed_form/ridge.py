@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from taer.heads.card import Card
 from taer.heads.closed_form.base import SolvedHead
@@ -14,28 +13,23 @@ from taer.heads.fitted import Fitted, number
 from taer.heads.params import param
 from taer.statistics import ClassStatistics
 
-_POWERS = np.arange(-8, 4.1, 0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
+_POWERS = np.arange(4, -8.1, -0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
 _RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding
 STRENGTH = "strength of the penalty, a number or chosen at every task"
-WEIGHT = "None: every sample counts the same; 'balanced': every class does"
+WEIGHT = "None: every sample counts the same; 'balanced': every class does; or a weight for each label"
 
 
 class Ridge(
     SolvedHead,
     name="ridge",
-    card=Card(
-        "closed form",
-        old_scores="move",
-        keeps="statistics",
-        forgets="with `forgettable=True`",
-        few_shot=False,
-    ),
+    card=Card("closed form", old_scores="move", keeps="statistics", forgets="with `forgettable=True`"),
 ):
     """Ridge: least squares on one-hot labels, equal to fitting all data at once; old columns move.
 
     ``(G + γ I)⁻¹ Q`` with ``G = Xᵀ X`` and ``Q = Xᵀ Y`` of centred data, both known from the class statistics. With
     ``gamma="auto"`` the strength is chosen again at every task, from these statistics alone, by generalized
-    cross-validation: the least ``RSS / (1 - df / n)²``. So the result does not depend on the order of the tasks.
+    cross-validation: the strongest local minimum of ``RSS / (1 - df / n)²``. So the result does not depend on the order
+    of the tasks.
 
     With ``class_weight="balanced"`` every class counts the same, however few samples it has, as in AIR (Fang et al.,
     2024): ``G`` and ``Q`` are those of ``n / classes`` samples per class around the known means, with the pooled
@@ -55,25 +49,24 @@ class Ridge(
     """
 
     gamma: Any = param("auto", STRENGTH, at_least=0, options=("auto",))
-    class_weight: str | None = param(None, WEIGHT, options=(None, "balanced"))
+    class_weight: Any = param("balanced", WEIGHT, options=(None, "balanced"), mapping=True)
 
     fitted: ClassVar[dict[str, Fitted]] = {"gamma_": number(at_least=0, help="the strength in use")}
 
     def _solution(self) -> tuple[np.ndarray, np.ndarray]:
-        columns, offsets, self.gamma_ = least_squares(self.statistics_, self.gamma, self.class_weight == "balanced")
+        columns, offsets, self.gamma_ = least_squares(self)
         return columns, offsets
 
 
-def least_squares(statistics: ClassStatistics, gamma: Any, balanced: bool) -> tuple[np.ndarray, np.ndarray, float]:
+def least_squares(head: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Columns and offsets of ridge regression on class indicators, and the strength they were found with."""
-    n, counts = statistics.n_samples, statistics.counts
-    if balanced:
-        counts = np.full(len(counts), n / len(counts))
+    statistics: ClassStatistics = head.statistics_
+    n, counts = statistics.n_samples, weighted_counts(head)
     mean = counts @ statistics.means / n
     distances = statistics.means - mean
     sums = distances * counts[:, None]
     directions, spectrum = eigen(statistics.scatter + distances.T @ sums)
-    projected = directions @ sums.T
+    projected, gamma = directions @ sums.T, head.gamma
     if gamma == "auto":
         powers = np.square(projected).sum(axis=1)
         gamma = cross_validated(spectrum, powers, float(n - np.square(counts).sum() / n), n)
@@ -82,8 +75,22 @@ def least_squares(statistics: ClassStatistics, gamma: Any, balanced: bool) -> tu
     return columns, counts / n - columns @ mean, float(gamma)
 
 
+def weighted_counts(head: Any) -> np.ndarray:
+    """Samples of each class as ``class_weight`` counts them, as many in all as there are."""
+    counts: np.ndarray = head.statistics_.counts
+    if head.class_weight is None:
+        return counts
+    if head.class_weight == "balanced":
+        return np.full(len(counts), counts.sum() / len(counts))
+    weighted = counts * [head.class_weight.get(label, 1) for label, _ in head.learning_order_]
+    return weighted * (counts.sum() / weighted.sum())
+
+
 def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: int) -> float:
-    """The strength γ of least generalized cross-validation error.
+    """The strongest γ at which the generalized cross-validation error has a minimum.
+
+    With fewer samples than features every residual may vanish with the penalty. Degrees of freedom are then left only
+    if some samples are equal, and do not count; and the error may fall again after its first minimum, which says nothing.
 
     ``spectrum`` are the eigenvalues ``e`` of ``XᵀX``, ``powers`` the squared lengths of the rows of ``VᵀXᵀY``, ``total``
     is ``|Y|²``, all of centred data. Written so that nothing cancels where ``n`` is not above the rank:
@@ -93,8 +100,9 @@ def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: i
     if not kept.any():
         return 1.0
     spectrum, explained = spectrum[kept], powers[kept] / spectrum[kept]
-    left = max(n - 1 - len(spectrum), 0)
-    unexplained = max(total - explained.sum(), 0.0) if left else 0.0
+    unexplained, left = total - explained.sum(), n - 1 - len(spectrum)
+    if left <= 0 or unexplained <= 1e-9 * total:
+        unexplained, left = 0.0, 0
 
     def error(power: float) -> float:
         shrunk = 1 / (1 + spectrum / (level * 10**power))
@@ -102,7 +110,11 @@ def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: i
         return float(np.log(max(rss, 1e-300)) - 2 * np.log(left + shrunk.sum()))
 
     level = float(spectrum.mean())
-    best = _POWERS[int(np.argmin([error(power) for power in _POWERS]))]
-    step = _POWERS[1] - _POWERS[0]
-    found = minimize_scalar(error, bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-6})
-    return float(level * 10**found.x)
+    errors = np.array([error(power) for power in _POWERS])
+    rising = np.flatnonzero(np.diff(errors) > 0)
+    best = int(rising[0]) if len(rising) else len(errors) - 1
+    power = float(_POWERS[best])
+    if 0 < best < len(errors) - 1:  # the bottom of the parabola through the neighbours
+        before, here, after = errors[best - 1 : best + 2]
+        power += (_POWERS[1] - _POWERS[0]) * (before - after) / (2 * (before - 2 * here + after))
+    return float(level * 10**power)

@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 import taer
-from taer import engine
+from taer import parallel
 from taer.experiment import Run, run_grid
 from taer.features import extraction, save_features
 from taer.stream import class_stream
@@ -114,7 +114,7 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     put, puts = ray.put, []
     monkeypatch.setattr(ray, "put", lambda value: puts.append(type(value).__name__) or put(value))
     with two_nodes() as nodes, taer.cluster(nodes.address):
-        assert str(engine.workers()) == "2 workers on 2 nodes"
+        assert str(parallel.workers()) == "2 workers on 2 nodes"
         there = results_of(runs, tmp_path / "there")
         assert puts == ["FeatureSet"]  # sent once, not with each of four runs
         head_there = SlowStart().fit(X, y)
@@ -122,7 +122,7 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     assert len(list((tmp_path / "there").glob("*.json"))) == len(runs)
     np.testing.assert_array_equal(head_there.statistics_.scatter, head_here.statistics_.scatter)
     np.testing.assert_array_equal(head_there.coef_, head_here.coef_)
-    assert not engine.on_cluster()
+    assert not parallel.on_cluster()
 
 
 def marked(folder, number, seconds):
@@ -164,7 +164,7 @@ def test_work_of_a_dead_node_is_done_again_elsewhere(nodes, tmp_path):
         begun = Counter(path.name.split()[0] for path in work.iterdir())
         assert sorted(begun.values()) == [1, 1, 1, 2]  # what the dead node had in hand was begun again
         deadline = time.monotonic() + 60
-        while str(engine.workers()) != "1 worker on 1 node":  # Ray takes a while to believe it
+        while str(parallel.workers()) != "1 worker on 1 node":  # Ray takes a while to believe it
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
@@ -211,7 +211,7 @@ def test_an_extraction_survives_the_death_of_a_node(nodes, slow_onnx, tmp_path, 
     seen = []
 
     def watch(done, total):
-        seen.append((done, engine.workers().nodes))
+        seen.append((done, parallel.workers().nodes))
         if done == 200:
             nodes.kill_one()
 
@@ -348,9 +348,9 @@ def test_the_command_line_keeps_its_output_clean_when_a_node_dies(nodes, cli, fi
     ],
 )
 def test_a_frozen_model_takes_a_gpu_or_a_node(monkeypatch, nodes, share, workers):
-    monkeypatch.setattr(engine, "_nodes", lambda: nodes)
-    assert engine.device_share() == share
-    assert str(engine.workers(share)) == workers
+    monkeypatch.setattr(parallel, "_nodes", lambda: nodes)
+    assert parallel.device_share() == share
+    assert str(parallel.workers(share)) == workers
 
 
 @pytest.mark.slow
@@ -358,7 +358,7 @@ def test_an_extraction_on_a_cluster_with_gpus(tiny_onnx, tmp_path):
     """Ray is told that one node has a GPU; the model does not find it and runs on the CPU of that node."""
     images = write_drawings(tmp_path / "some")
     with two_nodes(num_gpus=1) as nodes, taer.cluster(nodes.address):
-        assert str(engine.workers(engine.device_share())) == "1 worker on 1 node"
+        assert str(parallel.workers(parallel.device_share())) == "1 worker on 1 node"
         there = taer.extract(images, str(tiny_onnx), tmp_path / "there.safetensors")
     here = taer.extract(images, str(tiny_onnx), tmp_path / "here.safetensors")
     np.testing.assert_array_equal(there.train_x, here.train_x)

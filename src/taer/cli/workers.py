@@ -47,8 +47,8 @@ def where(engine: Engine, address: str | None, jobs: int | None = None) -> Itera
 
 def workers_alive(per_device: bool = False) -> str:
     """``, 4 workers on 2 nodes`` while work goes to a cluster: one a CPU, or one a GPU or node."""
-    from taer import engine
+    from taer import parallel
 
-    if not engine.on_cluster():
+    if not parallel.on_cluster():
         return ""
-    return f", {engine.workers(engine.device_share() if per_device else None)}"
+    return f", {parallel.workers(parallel.device_share() if per_device else None)}"
