@@ -98,7 +98,9 @@ def crash(serve, folder, times):
         client.start()
         if number % 3 == 0:
             wait_for_a_file(versions)
-            time.sleep(chance.uniform(0, 0.03))  # while it is written, committed, and answered for
+            time.sleep(
+                chance.choice((0, 0, chance.uniform(0, 0.03)))
+            )  # while it is written, committed, answered for
         elif number % 3 == 1:
             told.learned.wait(30)
             time.sleep(chance.uniform(0, 0.005))
@@ -109,10 +111,11 @@ def crash(serve, folder, times):
         stop.set()
         client.join()
         server.close()
-        written = {int(file.name.lstrip(".")[:6]) for file in set(versions.iterdir()) - before}
+        new = set(versions.iterdir()) - before
+        written = {int(file.stem) for file in new if file.stem.isdigit()}
         counted = set(contents(folder)[0])
         kills["task"] += told.asked > told.answered
-        kills["saved"] += bool(written - counted)
+        kills["saved"] += bool(written - counted) or any(file.name.startswith(".") for file in new)
         kills["committed"] += bool(written & counted - told.versions)
         kills["acknowledged"] += bool(written & told.versions) and killed - told.last < 0.05
         told.asked = told.answered

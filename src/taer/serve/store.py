@@ -235,7 +235,7 @@ class Store:
 
     def tidy(self) -> None:
         """Remove what a killed process left half written. Only while nobody learns."""
-        for file in (self.folder / "versions").glob(".*.partial"):
+        for file in (self.folder / "versions").glob(".*"):  # ours end in .partial, those of safetensors do not
             file.unlink()
 
     def is_empty(self) -> bool:
