@@ -21,6 +21,7 @@ import taer
 from taer import parallel
 from taer.experiment import Run, run_grid
 from taer.features import extraction, save_features
+from taer.heads.embedding import Normalize
 from taer.stream import class_stream
 from tests.conftest import blobs, small_features
 from tests.features.conftest import tiny_onnx as tiny_onnx  # a fixture of theirs
@@ -93,12 +94,12 @@ def grid(epochs, seeds=2, methods=("taer", "slda")):
     return [Run(streams[seed], name, params.get(name, {}), seed) for name in methods for seed in range(seeds)]
 
 
-class SlowStart(taer.SLDA):
-    """Its first block is finished last."""
+class SlowStart(Normalize):
+    """An embedding that finishes the first block last."""
 
-    def _embed(self, X):
+    def __call__(self, X):
         time.sleep(1.0 * (X[0, 0] == blobs(6, 50, width=40)[0][0, 0]))
-        return super()._embed(X)
+        return super().__call__(X)
 
 
 def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
@@ -107,8 +108,8 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
 
     runs = grid(epochs=2)
     X, y = blobs(6, 50, width=40)
-    monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
-    monkeypatch.setattr("taer.heads.statistical._PIECES", 1)
+    monkeypatch.setattr("taer.heads.closed_form.collect._CHUNKS", 1)
+    monkeypatch.setattr("taer.heads.closed_form.collect._PIECES", 1)
     monkeypatch.setattr("taer.rows._CHUNK", 40 * 64)  # five blocks
     here, head_here = results_of(runs, tmp_path / "here"), taer.SLDA().fit(X, y)
     put, puts = ray.put, []
@@ -117,7 +118,8 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
         assert str(parallel.workers()) == "2 workers on 2 nodes"
         there = results_of(runs, tmp_path / "there")
         assert puts == ["FeatureSet"]  # sent once, not with each of four runs
-        head_there = SlowStart().fit(X, y)
+        monkeypatch.setattr("taer.heads.closed_form.base.Normalize", SlowStart)
+        head_there = taer.SLDA().fit(X, y)
     assert there == here
     assert len(list((tmp_path / "there").glob("*.json"))) == len(runs)
     np.testing.assert_array_equal(head_there.statistics_.scatter, head_here.statistics_.scatter)
@@ -259,8 +261,8 @@ def test_a_mistake_there_is_told_as_here(nodes, tiny_onnx, tmp_path):
 
 @pytest.mark.slow
 def test_statistics_of_blocks_survive_the_death_of_a_node(nodes, monkeypatch):
-    monkeypatch.setattr("taer.heads.statistical._CHUNKS", 1)
-    monkeypatch.setattr("taer.heads.statistical._PIECES", 1)
+    monkeypatch.setattr("taer.heads.closed_form.collect._CHUNKS", 1)
+    monkeypatch.setattr("taer.heads.closed_form.collect._PIECES", 1)
     monkeypatch.setattr("taer.rows._CHUNK", 256 * 256)
     X, y = blobs(20, 500, width=256)
     heads = [taer.SLDA(), taer.RanPAC(width=300, random_state=0), taer.RFFLDA(width=300, random_state=0)]
