@@ -17,7 +17,7 @@ def param(
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    options: tuple[str | None, ...] | None = None,
+    options: tuple[str, ...] | None = None,
 ) -> Any:
     """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
     return field(

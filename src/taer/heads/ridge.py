@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,10 @@ from taer.heads.base import Head
 from taer.heads.statistical import SolvedHead, eigen
 
 _POWERS = np.arange(4, -8.1, -0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
+_CLASS_WEIGHT = (
+    "None: every sample counts the same; 'balanced': every class does; or a dictionary of labels and the weights of "
+    "their samples, 1 for those left out"
+)
 _RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding
 
 
@@ -26,34 +31,48 @@ class Ridge(SolvedHead):
 
     With ``class_weight="balanced"`` every class counts the same, however few samples it has, as in AIR (Fang et al.,
     2024): ``G`` and ``Q`` are those of ``n / classes`` samples per class around the known means, with the pooled
-    covariance. That is weighted ridge regression under the assumption that all classes have one covariance.
+    covariance. That is weighted ridge regression if all classes have the same covariance; an exact one would have to
+    keep a matrix per class.
     """
 
     gamma: Any = param(
         "auto", "strength of the penalty, a number or chosen at every task", at_least=0, options=("auto",)
     )
-    class_weight: str | None = param(
-        "balanced", "None: every sample counts the same; 'balanced': every class does", options=(None, "balanced")
-    )
+    class_weight: Any = param("balanced", _CLASS_WEIGHT)
 
     def _set_from_statistics(self) -> None:
         statistics = self.statistics_
-        n, counts = statistics.n_samples, statistics.counts
-        if self.class_weight == "balanced":
-            counts = np.full(len(counts), n / len(counts))
-        mean = counts @ statistics.means / n
+        counts = statistics.counts * self._class_weights()
+        n, total = statistics.n_samples, counts.sum()
+        mean = counts @ statistics.means / total
         distances = statistics.means - mean
         sums = distances * counts[:, None]
-        directions, spectrum = eigen(statistics.scatter + distances.T @ sums)
+        directions, spectrum = eigen(total / n * statistics.scatter + distances.T @ sums)
         projected = directions @ sums.T
         if self.gamma == "auto":
             powers = np.square(projected).sum(axis=1)
-            self.gamma_ = cross_validated(spectrum, powers, float(n - np.square(counts).sum() / n), n)
+            self.gamma_ = cross_validated(spectrum, powers, float(total - np.square(counts).sum() / total), n)
         else:
             self.gamma_ = float(self.gamma)
         least = _RANK * float(spectrum.max()) or 1.0  # with gamma=0 or no variance at all
         columns = (projected / (spectrum + max(self.gamma_, least))[:, None]).T @ directions
-        self._set_columns(columns, counts / n - columns @ mean)
+        self._set_columns(columns, counts / total - columns @ mean)
+
+    def _class_weights(self) -> np.ndarray:
+        """The weight of a sample of each class, in order of arrival."""
+        counts = self.statistics_.counts
+        if self.class_weight is None:
+            return np.ones(len(counts))
+        if self.class_weight == "balanced":
+            return np.asarray(counts.sum() / (len(counts) * counts))
+        if isinstance(self.class_weight, Mapping):
+            weights = np.array([float(self.class_weight.get(label, 1)) for label, _ in self.learning_order_])
+            if np.isfinite(weights).all() and (weights > 0).all():
+                return weights
+        raise ValueError(
+            f"{type(self).__name__}: class_weight must be None, 'balanced' or a dictionary of labels and weights above 0, "
+            f"got {self.class_weight!r}"
+        )
 
 
 def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: int) -> float:
@@ -101,9 +120,7 @@ class RanPAC(Ridge):
     everything seen, not on a fifth of the current task; features are centred, which stands for an intercept.
     """
 
-    class_weight: str | None = param(
-        None, "None: every sample counts the same; 'balanced': every class does", options=(None, "balanced")
-    )
+    class_weight: Any = param(None, _CLASS_WEIGHT)
     width: int = param(2000, "number of random features", at_least=1)
 
     def _fix_embedding(self, X: Any) -> None:
