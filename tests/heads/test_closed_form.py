@@ -114,17 +114,23 @@ def test_fewer_samples_than_features_do_not_choose_the_weakest_strength(name):
     assert max(others) - 0.03 < chosen.score(X[rest], y[rest])
 
 
-def test_balanced_ridge_is_weighted_ridge_if_all_classes_have_one_covariance():
+def test_weighted_classes_are_weighted_ridge_if_all_classes_have_one_covariance():
     rng, counts = np.random.default_rng(0), np.array([1, 2, 5])
     around = rng.normal(size=(20, 6))
     around -= around.mean(axis=0)
     means = rng.normal(size=(3, 6))
     X = np.concatenate([np.tile(mean + around, (count, 1)) for mean, count in zip(means, counts, strict=True)])
     y = np.repeat(np.arange(3), 20 * counts)
-    ours = taer.Ridge(gamma=2.5, class_weight="balanced").partial_fit(X, y)
-    weight = len(y) / (3 * np.bincount(y))[y]
-    theirs = SklearnRidge(alpha=2.5).fit(X, np.eye(3)[y], sample_weight=weight)
-    np.testing.assert_allclose(ours.decision_function(X), theirs.predict(X), rtol=1e-8, atol=1e-12)
+    for given, weights in (("balanced", 160 / (3 * 20 * counts)), ({0: 4.0, 2: 0.5}, np.array([4, 1, 0.5]))):
+        ours = taer.Ridge(gamma=2.5, class_weight=given).partial_fit(X, y)
+        theirs = SklearnRidge(alpha=2.5).fit(X, np.eye(3)[y], sample_weight=weights[y])
+        np.testing.assert_allclose(ours.decision_function(X), theirs.predict(X), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("given", ["equal", {0: -1.0}, 2])
+def test_other_class_weights_are_refused(given, harder_tasks):
+    with pytest.raises(ValueError, match="class_weight must be None, 'balanced' or a dictionary"):
+        taer.Ridge(class_weight=given).partial_fit(*harder_tasks[0])
 
 
 @pytest.mark.parametrize("name", ["ridge", "ranpac"])

@@ -22,7 +22,6 @@ def param(
     above: float | None = None,
     below: float | None = None,
     options: tuple[str | None, ...] | None = None,
-    mapping: bool = False,
 ) -> Any:
     """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
     return field(
@@ -34,7 +33,6 @@ def param(
             "above": above,
             "below": below,
             "options": options,
-            "mapping": mapping,
         },
     )
 
@@ -70,8 +68,6 @@ def check_params(head: Any) -> None:
 
 
 def _fits(value: Any, default: Any, rule: Any) -> bool:
-    if isinstance(value, dict):
-        return bool(rule["mapping"])
     if isinstance(value, str) or not _takes_numbers(default, rule):
         return value in (rule["options"] or ())
     if isinstance(default, bool):
@@ -99,8 +95,6 @@ def _expected(default: Any, rule: Any) -> str:
         parts.append(_range(default, rule))
     if rule["options"]:
         parts.append("one of " + ", ".join(map(repr, rule["options"])))
-    if rule["mapping"]:
-        parts.append("a dictionary")
     return ", or ".join(parts)
 
 

@@ -48,7 +48,7 @@ class RanPAC(
     """
 
     gamma: Any = param("auto", STRENGTH, at_least=0, options=("auto",))
-    class_weight: Any = param(None, WEIGHT, options=(None, "balanced"), mapping=True)
+    class_weight: Any = param(None, WEIGHT)
     width: int = param(2000, "number of random features", at_least=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {"gamma_": number(at_least=0, help="the strength in use")}

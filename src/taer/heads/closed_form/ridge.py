@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,10 @@ from taer.statistics import ClassStatistics
 _POWERS = np.arange(4, -8.1, -0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
 _RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding
 STRENGTH = "strength of the penalty, a number or chosen at every task"
-WEIGHT = "None: every sample counts the same; 'balanced': every class does; or a weight for each label"
+WEIGHT = (
+    "None: every sample counts the same; 'balanced': every class does; or a dictionary of labels and the weights of "
+    "their samples, 1 for those left out"
+)
 
 
 class Ridge(
@@ -33,7 +37,8 @@ class Ridge(
 
     With ``class_weight="balanced"`` every class counts the same, however few samples it has, as in AIR (Fang et al.,
     2024): ``G`` and ``Q`` are those of ``n / classes`` samples per class around the known means, with the pooled
-    covariance. That is weighted ridge regression under the assumption that all classes have one covariance.
+    covariance. That is weighted ridge regression if all classes have the same covariance; an exact one would have to
+    keep a matrix per class.
 
     References
     ----------
@@ -49,7 +54,7 @@ class Ridge(
     """
 
     gamma: Any = param("auto", STRENGTH, at_least=0, options=("auto",))
-    class_weight: Any = param("balanced", WEIGHT, options=(None, "balanced"), mapping=True)
+    class_weight: Any = param("balanced", WEIGHT)
 
     fitted: ClassVar[dict[str, Fitted]] = {"gamma_": number(at_least=0, help="the strength in use")}
 
@@ -61,29 +66,36 @@ class Ridge(
 def least_squares(head: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Columns and offsets of ridge regression on class indicators, and the strength they were found with."""
     statistics: ClassStatistics = head.statistics_
-    n, counts = statistics.n_samples, weighted_counts(head)
-    mean = counts @ statistics.means / n
+    counts, n = statistics.counts * class_weights(head), statistics.n_samples
+    total = counts.sum()
+    mean = counts @ statistics.means / total
     distances = statistics.means - mean
     sums = distances * counts[:, None]
-    directions, spectrum = eigen(statistics.scatter + distances.T @ sums)
+    directions, spectrum = eigen(total / n * statistics.scatter + distances.T @ sums)
     projected, gamma = directions @ sums.T, head.gamma
     if gamma == "auto":
         powers = np.square(projected).sum(axis=1)
-        gamma = cross_validated(spectrum, powers, float(n - np.square(counts).sum() / n), n)
+        gamma = cross_validated(spectrum, powers, float(total - np.square(counts).sum() / total), n)
     least = _RANK * float(spectrum.max()) or 1.0  # with gamma=0 or no variance at all
     columns = (projected / (spectrum + max(float(gamma), least))[:, None]).T @ directions
-    return columns, counts / n - columns @ mean, float(gamma)
+    return columns, counts / total - columns @ mean, float(gamma)
 
 
-def weighted_counts(head: Any) -> np.ndarray:
-    """Samples of each class as ``class_weight`` counts them, as many in all as there are."""
+def class_weights(head: Any) -> np.ndarray:
+    """The weight of a sample of each class, in order of arrival."""
     counts: np.ndarray = head.statistics_.counts
     if head.class_weight is None:
-        return counts
+        return np.ones(len(counts))
     if head.class_weight == "balanced":
-        return np.full(len(counts), counts.sum() / len(counts))
-    weighted = counts * [head.class_weight.get(label, 1) for label, _ in head.learning_order_]
-    return weighted * (counts.sum() / weighted.sum())
+        return np.asarray(counts.sum() / (len(counts) * counts))
+    if isinstance(head.class_weight, Mapping):
+        weights = np.array([float(head.class_weight.get(label, 1)) for label, _ in head.learning_order_])
+        if np.isfinite(weights).all() and (weights > 0).all():
+            return weights
+    raise ValueError(
+        f"{type(head).__name__}: class_weight must be None, 'balanced' or a dictionary of labels and weights above 0, "
+        f"got {head.class_weight!r}"
+    )
 
 
 def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: int) -> float:

@@ -1,0 +1,51 @@
+"""Whether ridge should weigh classes or samples alike, decided on training data alone (docs/beyond.md).
+
+    python benchmarks/class_weights.py --features DIR
+
+A fifth of the training samples is held out. Of the rest, half of the classes keep all samples, and the other half all or
+only 5. DIR holds feature files; every one of them is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+import taer
+from taer.features import FeatureSet, load_features
+
+DRAWS = 3
+
+
+def accuracies(
+    data: FeatureSet, shots: int | None, class_weight: str | None, seed: int
+) -> tuple[float, float, float]:
+    """On all held-out samples, on those of the full classes, on those of the others."""
+    rng, y = np.random.default_rng(seed), np.asarray(data.train_y)
+    held = np.isin(np.arange(len(y)), rng.permutation(len(y))[: len(y) // 5])
+    full = rng.permutation(len(data.classes))[: len(data.classes) // 2]
+    members = [np.flatnonzero(~held & (y == c))[: None if c in full else shots] for c in range(len(data.classes))]
+    rows = np.concatenate(members)
+    head = taer.Ridge(class_weight=class_weight).partial_fit(data.train_x[rows], y[rows])
+    right, of_full = head.predict(data.train_x[held]) == y[held], np.isin(y[held], full)
+    return float(right.mean()), float(right[of_full].mean()), float(right[~of_full].mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, required=True)
+    print("| features | samples of the other half | class_weight | all | full half | other half |")
+    print("| --- | --- | --- | ---: | ---: | ---: |")
+    for path in sorted(parser.parse_args().features.glob("*.safetensors")):
+        data = load_features(path)
+        for shots in (None, 5):
+            for weight in (None, "balanced"):
+                found = 100 * np.mean([accuracies(data, shots, weight, seed) for seed in range(DRAWS)], axis=0)
+                cells = " | ".join(f"{value:.1f}" for value in found)
+                print(f"| {path.stem} | {shots or 'all'} | {weight} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

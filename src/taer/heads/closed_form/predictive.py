@@ -1,0 +1,108 @@
+"""Gaussian classes under a prior on means and covariances, in the space where the prior is diagonal.
+
+Rows ``z`` are such that within classes the prior covariance is the identity and that of class means is ``diag(psi)``.
+A class of n samples is summed up by its count, its mean, and its scatter: a few leading directions and the trace.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh
+
+TEMPER = 0.5  # fraction of the log-determinant that counts
+_OVERSAMPLED, _POWER_STEPS = 8, 2
+
+
+class Summary(NamedTuple):
+    """What is kept of the samples of a class."""
+
+    count: float
+    mean: np.ndarray
+    root: np.ndarray  # rows whose scatter is the leading part of that of the samples, longest last
+    trace: float  # of the whole scatter
+
+
+class Density(NamedTuple):
+    """Student's t around ``center``, of inverse shape ``diag(inverse) - rootᵀ root``."""
+
+    center: np.ndarray
+    inverse: np.ndarray
+    root: np.ndarray
+    half_log_det: float
+
+
+def summarize(rows: np.ndarray, rank: int, quick: bool = False) -> Summary:
+    """Of the samples of a class, in the space of the prior; ``quick`` finds the leading directions nearly."""
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    return Summary(len(rows), mean, leading(centred, rank, quick), float(np.square(centred).sum()))
+
+
+def merged(one: Summary, other: Summary, rank: int) -> Summary:
+    """Of the samples of both: exact while their scatter has no more than ``rank`` directions."""
+    count, apart = one.count + other.count, other.mean - one.mean
+    between = np.sqrt(one.count * other.count / count) * apart
+    root = leading(np.concatenate([one.root, other.root, between[None]]), rank)
+    trace = one.trace + other.trace + float(np.square(between).sum())
+    return Summary(count, one.mean + other.count / count * apart, root, trace)
+
+
+def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
+    """At most ``rank`` orthogonal rows with the leading part of the scatter of the given ones, longest last."""
+    if not len(rows) or not rank:
+        return np.zeros((0, rows.shape[1]))
+    if quick and min(rows.shape) > 3 * rank:  # a subspace by random projection
+        basis = np.random.default_rng(0).normal(size=(rank + _OVERSAMPLED, len(rows))) @ rows
+        for _ in range(_POWER_STEPS):
+            basis = np.linalg.qr((basis @ rows.T @ rows).T)[0].T
+        spectrum, vectors = np.linalg.eigh((basis @ rows.T) @ (rows @ basis.T))
+        return (np.sqrt(np.maximum(spectrum[-rank:], 0)) * vectors[:, -rank:]).T @ basis
+    wide = len(rows) <= rows.shape[1]
+    gram = rows @ rows.T if wide else rows.T @ rows
+    spectrum, vectors = eigh(gram, subset_by_index=(max(0, len(gram) - rank), len(gram) - 1))
+    kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
+    spectrum, vectors = spectrum[kept], vectors[:, kept]
+    return vectors.T @ rows if wide else np.sqrt(spectrum)[:, None] * vectors.T
+
+
+def predictive(known: Summary, nu: float, psi: np.ndarray, rank: int) -> Density:
+    """Of a new sample of the class: covariance ``(scatter + nu·I) / (n + nu)``, and that of its mean, which is not known."""
+    n, d = known.count, len(psi)
+    spectrum = np.square(known.root).sum(axis=1)[-rank:] if rank else np.zeros(0)
+    directions = known.root[-rank:][spectrum > 0] if rank else known.root[:0]
+    spectrum = spectrum[spectrum > 0]
+    directions = directions / np.sqrt(spectrum)[:, None]
+    k = len(spectrum)
+    rest = (max(known.trace - spectrum.sum(), 0) + nu * (d - k)) / ((n + nu) * (d - k)) if k < d else nu / (n + nu)
+    gain = (spectrum + nu) / (n + nu) - rest
+    variances = rest + psi / (n * psi + 1)
+    root = directions[gain > 0] * np.sqrt(gain[gain > 0])[:, None] / np.sqrt(variances)
+    values, vectors = np.linalg.eigh(root @ root.T) if len(root) else (np.zeros(0), np.zeros((0, 0)))
+    values = np.maximum(values, 0)
+    root = (vectors / np.sqrt(1 + values)).T @ root / np.sqrt(variances)
+    half_log_det = 0.5 * float(np.log(variances).sum() + np.log1p(values).sum())
+    return Density(n * psi / (n * psi + 1) * known.mean, 1 / variances, root, half_log_det)
+
+
+def log_densities(rows: np.ndarray, classes: list[Density]) -> np.ndarray:
+    """Tempered log-densities of rows: d degrees of freedom, half of the log-determinant."""
+    d = rows.shape[1]
+    centers, inverses = (
+        np.stack([getattr(c, part) for c in classes]).astype(rows.dtype) for part in ("center", "inverse")
+    )
+    distances = np.square(rows) @ inverses.T - 2 * rows @ (centers * inverses).T
+    distances += (np.square(centers) * inverses).sum(axis=1)
+    for at, known in enumerate(classes):
+        if len(known.root):
+            along = rows @ known.root.T.astype(rows.dtype) - (known.root @ known.center).astype(rows.dtype)
+            distances[:, at] -= np.square(along).sum(axis=1)
+    heights = np.array([heights_of(known.half_log_det) for known in classes])
+    scores: np.ndarray = -d * np.log1p(np.maximum(distances, 0) / d) + heights
+    return scores
+
+
+def heights_of(half_log_det: float) -> float:
+    """What a class's volume takes off its scores."""
+    return -(1 - TEMPER) * half_log_det

@@ -1,0 +1,199 @@
+"""The prior of :class:`~taer.heads.closed_form.bayes.Bayes`: all that the first task decides.
+
+Means and covariances of classes, how strongly they bind those of a single class, and what makes scores of classes with
+few and with many samples comparable. The last is measured: classes of the first task pretend to be new, with few samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from taer.heads import exact
+from taer.heads.base import log_sum_exp
+from taer.heads.closed_form.linalg import shrunk
+from taer.heads.closed_form.predictive import log_densities, predictive, summarize
+from taer.statistics import ClassStatistics
+
+RANK = 32  # directions of the covariance of a class that pretends
+WIDER, IMAGINED = 2.0, 20.0  # new classes lie wider than the first; imagined classes of equal variance everywhere
+NEW = 1 / 3  # weight of pretended new classes against the others
+KNOTS = (1, 5, 20)  # samples that classes pretend to have
+SHRINKAGES, STRENGTHS = (0.7, 0.3), (2.0, 0.5, 1.0, 4.0, 8.0)  # the first of each is the default
+FOLDS, TRIAL_CLASSES, TRIAL_ROWS = 4, 100, 400
+BROAD = 5.0  # imagined samples of the default prior
+WITHIN = 0.5  # fraction of the variance that the default prior takes to be within classes
+TEMPERATURE = 8.0
+
+
+@dataclass(frozen=True)
+class Prior:
+    """``z = transform (x - center)``: within classes the covariance is 1, that of class means is ``diag(psi)``."""
+
+    kind: ClassVar[str] = "bayes-prior"
+
+    center: np.ndarray
+    transform: np.ndarray  # one direction per row, as exact products want them
+    psi: np.ndarray
+    strength: float  # imagined samples, per feature, that the shared covariance weighs in that of a class
+    knots: np.ndarray  # logarithms of numbers of samples, and the offset of scores of classes with that many
+    temperature: float  # of probabilities
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        return exact.products(rows - self.center, self.transform)
+
+    @property
+    def nu(self) -> float:
+        return self.strength * len(self.psi)
+
+    def offset(self, count: float) -> float:
+        """What is added to the scores of a class of so many samples."""
+        return float(np.interp(np.log(count), *self.knots))
+
+    def check(self, width: int, n_classes: int) -> None:
+        """Raise a ValueError unless this is a prior for so many features."""
+        shapes = {"center": (width,), "transform": (width, width), "psi": (width,)}
+        for name, shape in shapes.items():
+            value = getattr(self, name)
+            if value.shape != shape or value.dtype.kind != "f" or not np.isfinite(value).all():
+                raise ValueError(f"{name}: expected finite numbers of the shape {shape}")
+        if self.knots.ndim != 2 or len(self.knots) != 2 or not np.isfinite(self.knots).all():
+            raise ValueError("knots: expected two rows of finite numbers")
+        if not (self.psi > 0).all() or not 0 < self.strength < np.inf or not 0 < self.temperature < np.inf:
+            raise ValueError("expected variances, a strength and a temperature above zero")
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        numbers = {name: float(arrays[name]) for name in ("strength", "temperature")}
+        return cls(**{name: arrays[name] for name in ("center", "transform", "psi", "knots")}, **numbers)
+
+
+class Fit(NamedTuple):
+    """The offset and the temperature with the least log loss; the losses of all samples, as they weigh."""
+
+    loss: float
+    offset: float
+    temperature: float
+    losses: np.ndarray
+
+
+def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
+    """From the samples of the first task, normalized; ``broad`` is the covariance of ``imagined`` samples beside them."""
+    counts = np.bincount(y)
+    start = gaussian_prior(rows, y, SHRINKAGES[0], broad, imagined, dtype)
+    pretended = [k for k in KNOTS if 2 * k <= counts.min()]
+    if len(counts) < 2 * FOLDS or not pretended:
+        return start
+    classes = np.linspace(0, len(counts) - 1, min(len(counts), TRIAL_CLASSES)).astype(int)
+    picks = np.isin(y, classes)
+    trial = rows[picks], np.searchsorted(classes, y[picks])
+    fits: dict[tuple[float, float, int], Fit] = {}
+    for shrinkage in SHRINKAGES:
+        runs = _episodes(
+            *trial, pretended, lambda X, y, s=shrinkage: gaussian_prior(X, y, s, broad, imagined, dtype)
+        )
+        fits |= {(shrinkage, *key): _best_offset(members, rows.shape[1]) for key, members in runs.items()}
+    losses = {
+        (shrinkage, strength): sum(fits[shrinkage, strength, k].losses for k in pretended)
+        for shrinkage in SHRINKAGES
+        for strength in STRENGTHS
+    }
+    default = (SHRINKAGES[0], STRENGTHS[0])
+    best = min(losses, key=lambda key: float(np.mean(losses[key])))
+    gain = np.asarray(losses[default] - losses[best])
+    shrinkage, strength = best if gain.mean() > gain.std() / np.sqrt(len(gain)) else default
+    found = [fits[shrinkage, strength, k] for k in pretended]
+    many = max(float(np.median(counts)), 2 * pretended[-1])  # classes like these need no offset
+    knots = np.array([[*np.log(pretended), np.log(many)], [*(fit.offset for fit in found), 0.0]])
+    prior = gaussian_prior(rows, y, shrinkage, broad, imagined, dtype)
+    return replace(prior, strength=strength, knots=knots, temperature=float(found[-1].temperature))
+
+
+def gaussian_prior(
+    rows: np.ndarray, y: np.ndarray, shrinkage: float, broad: np.ndarray, imagined: float, dtype: str
+) -> Prior:
+    """The covariance within classes and that of their means, from samples of classes 0 … k-1."""
+    statistics = ClassStatistics(rows.shape[1]).update(rows, y)
+    means, (n_classes, d) = statistics.means, statistics.means.shape
+    within = (statistics.scatter + imagined * WITHIN * broad) / (statistics.n_samples - n_classes + imagined)
+    factor = np.linalg.cholesky(shrunk(within, shrinkage))
+    center = means.mean(axis=0)
+    space = solve_triangular(factor, (means - center).T, lower=True).T
+    noise = solve_triangular(factor, solve_triangular(factor, within, lower=True).T, lower=True)
+    between = space.T @ space / max(n_classes - 1, 1) - noise * (1 / statistics.counts).mean()
+    spectrum, vectors = np.linalg.eigh(between)
+    spectrum = np.maximum(spectrum, 0)
+    level = (spectrum.mean() * (n_classes - 1) + 0.2 * 3) / (n_classes - 1 + 3)  # 0.2, as if of three more classes
+    equal = 1 / (1 + (n_classes - 1) / IMAGINED)
+    psi = WIDER * ((1 - equal) * spectrum + equal * level)
+    transform = solve_triangular(factor, vectors, lower=True, trans="T").T
+    return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], np.zeros((2, 1)), TEMPERATURE)
+
+
+def _episodes(
+    rows: np.ndarray, y: np.ndarray, pretended: list[int], prior_of: Any
+) -> dict[tuple[float, int], list[Any]]:
+    """Every fourth class pretends to be new, with k samples; the others lose a fifth of theirs.
+
+    For each strength and k, a list of: scores of what was held out, its classes, and which classes are new.
+    """
+    n_classes, most = int(y.max()) + 1, max(pretended)
+    rng, found = np.random.default_rng(0), {}  # type: ignore[var-annotated]
+    members = [rng.permutation(np.flatnonzero(y == label)) for label in range(n_classes)]
+    for fold in range(FOLDS):
+        new = np.arange(n_classes) % FOLDS == fold
+        old, fresh = np.flatnonzero(~new), np.flatnonzero(new)
+        fifth = {label: max(1, len(members[label]) // 5) for label in old}
+        train = np.concatenate([members[label][fifth[label] :] for label in old])
+        test = _some(np.concatenate([members[label][: fifth[label]] for label in old]))
+        held = _some(np.concatenate([members[label][most:] for label in fresh]))
+        prior = prior_of(rows[train], np.searchsorted(old, y[train]))
+        space = prior(rows[train])
+        known = [summarize(space[y[train] == label], RANK, quick=True) for label in old]
+        few = [prior(rows[members[label][:most]]) for label in fresh]
+        asked = prior(rows[np.concatenate([test, held])]).astype(np.float32)
+        target, order = y[np.concatenate([test, held])], np.argsort(np.concatenate([old, fresh]))
+        for strength in STRENGTHS:
+            nu = strength * rows.shape[1]
+            before = log_densities(asked, [predictive(each, nu, prior.psi, RANK) for each in known])
+            for k in pretended:
+                classes = [predictive(summarize(each[:k], RANK), nu, prior.psi, RANK) for each in few]
+                scores = np.concatenate([before, log_densities(asked, classes)], axis=1)[:, order]
+                found.setdefault((strength, k), []).append((scores, target, new))
+    return found
+
+
+def _some(numbers: np.ndarray) -> np.ndarray:
+    return numbers[:: -(-len(numbers) // TRIAL_ROWS)] if len(numbers) else numbers
+
+
+def _best_offset(runs: list[Any], width: int) -> Fit:
+    late = np.concatenate([new[target] for _, target, new in runs])
+    weight = np.concatenate(
+        [np.where(new[t], NEW / max(new[t].sum(), 1), (1 - NEW) / max((~new[t]).sum(), 1)) for _, t, new in runs]
+    )
+    weight /= weight.mean()
+
+    def search(temperatures: Any, offsets: Any, best: Fit) -> Fit:
+        for t in temperatures:
+            parts = [
+                (log_sum_exp(S[:, ~new] / t), log_sum_exp(S[:, new] / t), S[np.arange(len(S)), target] / t)
+                for S, target, new in runs
+            ]
+            old, fresh, own = (np.concatenate(part) for part in zip(*parts, strict=True))
+            for offset in offsets:
+                losses = weight * (np.logaddexp(old, fresh + offset / t) - own - late * offset / t)
+                if losses.mean() < best.loss:
+                    best = Fit(float(losses.mean()), float(offset), float(t), losses)
+        return best
+
+    best = search((2, 4, 8, 16, 32), np.linspace(-0.24, 0.24, 13) * width, Fit(np.inf, 0.0, 1.0, weight))
+    around = best.offset + np.linspace(-0.035, 0.035, 8) * width
+    return search(best.temperature * np.array([0.7, 1, 1.4]), around, best)
