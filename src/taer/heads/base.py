@@ -235,7 +235,10 @@ class Head(ClassifierMixin, BaseEstimator):
         if unknown is None and threshold is not None:
             raise ValueError("threshold needs unknown: what to answer above it")
         head, rows = self._checked(X)
-        labels = head.classes_[np.concatenate([scores.argmax(axis=1) for _, scores in head._chunks(rows)])]
+        parts = _scored(rows, len(head.classes_))
+        labels = head.classes_[
+            np.argsort(head.numbers_)[np.concatenate([head._best(rows[part]) for part in parts])]
+        ]
         if unknown is None:
             return labels
         if threshold is None or np.isnan(threshold):
@@ -246,6 +249,10 @@ class Head(ClassifierMixin, BaseEstimator):
         if answer.dtype.kind != labels.dtype.kind:
             answer, labels = np.array(unknown, object), labels.astype(object)
         return np.where(head.novelty(rows) > threshold, answer, labels)
+
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        """The number of the class with the highest score, of a few rows; the first of ``classes_`` among equals."""
+        return self.numbers_[self._scores(X)[:, self.numbers_].argmax(axis=1)]
 
     def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """The answers of :meth:`predict` and :meth:`predict_proba` from one pass over ``X``, by one state of the head."""

@@ -24,6 +24,7 @@ from taer import __version__
 from taer.files import written_whole
 from taer.heads import HEADS, Head, Learned, name_of
 from taer.heads.closed_form.calibration import PooledLosses
+from taer.heads.closed_form.prior import Prior
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
 from taer.heads.fitted import declared
 from taer.heads.params import check_params
@@ -45,7 +46,7 @@ KINDS: dict[str, Any] = {
     "statistics": ClassStatistics,
     "memory-everything": Everything,
     **{f"memory-{name}": kind for name, kind in POLICIES.items()},
-    **{kind.kind: kind for kind in (Standardize, Normalize, RandomFeatures, PooledLosses)},
+    **{kind.kind: kind for kind in (Standardize, Normalize, RandomFeatures, PooledLosses, Prior)},
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
 

@@ -68,7 +68,7 @@ def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
 
 
 def predictive(known: Summary, nu: float, psi: np.ndarray, rank: int) -> Density:
-    """Of a new sample of the class: covariance ``(scatter + nu·I) / (n + nu)``, and that of its mean, which is not known."""
+    """Of a new sample: covariance ``(scatter + nu·I) / (n + nu)``, and that of the mean, which is not known."""
     n, d = known.count, len(psi)
     spectrum = np.square(known.root).sum(axis=1)[-rank:] if rank else np.zeros(0)
     directions = known.root[-rank:][spectrum > 0] if rank else known.root[:0]

@@ -121,7 +121,7 @@ def gaussian_prior(
 ) -> Prior:
     """The covariance within classes and that of their means, from samples of classes 0 … k-1."""
     statistics = ClassStatistics(rows.shape[1]).update(rows, y)
-    means, (n_classes, d) = statistics.means, statistics.means.shape
+    means, n_classes = statistics.means, len(statistics.means)
     within = (statistics.scatter + imagined * WITHIN * broad) / (statistics.n_samples - n_classes + imagined)
     factor = np.linalg.cholesky(shrunk(within, shrinkage))
     center = means.mean(axis=0)

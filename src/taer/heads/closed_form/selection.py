@@ -11,12 +11,12 @@ _TRIAL_ROWS, _TRIAL_CLASSES = 20_000, 200
 FOLDS = 5
 
 
-def trial_samples(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def trial_samples(X: Any, y: np.ndarray, classes: int = _TRIAL_CLASSES) -> tuple[np.ndarray, np.ndarray]:
     """All samples, or some of a large task, spread over its classes; and their classes, numbered from zero."""
-    classes = np.unique(y)
-    if len(classes) > _TRIAL_CLASSES:
-        classes = classes[np.linspace(0, len(classes) - 1, _TRIAL_CLASSES).astype(int)]
-    picks = np.flatnonzero(np.isin(y, classes))
+    known = np.unique(y)
+    if len(known) > classes:
+        known = known[np.linspace(0, len(known) - 1, classes).astype(int)]
+    picks = np.flatnonzero(np.isin(y, known))
     if len(picks) > _TRIAL_ROWS:
         by_class = picks[np.argsort(y[picks], kind="stable")]
         picks = np.sort(by_class[np.linspace(0, len(picks) - 1, _TRIAL_ROWS).astype(int)])
