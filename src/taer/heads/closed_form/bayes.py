@@ -168,7 +168,7 @@ class Bayes(
         """Write what is kept of a class, and what its scores are made of."""
         density = predictive(known, self.prior_.nu, self.prior_.psi, self.directions_.shape[1])
         arrays["counts_"][label], arrays["means_"][label], arrays["traces_"][label] = (
-            known.count,
+            known.n,
             known.mean,
             known.trace,
         )
@@ -179,7 +179,7 @@ class Bayes(
         root = exact.rounded(density.root.astype(np.float16), np.float32).astype(np.float64)
         arrays["inverses_"][label], arrays["columns_"][label] = inverse, column
         arrays["levels_"][label] = (np.square(density.center) * density.inverse).sum()
-        arrays["heights_"][label] = heights_of(density.half_log_det) + self.prior_.offset(known.count)
+        arrays["heights_"][label] = heights_of(density.half_log_det) + self.prior_.offset(known.n)
         arrays["directions_"][label], arrays["along_"][label] = 0, 0
         arrays["directions_"][label, : len(root)], arrays["along_"][label, : len(root)] = (
             root,

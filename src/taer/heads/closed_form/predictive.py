@@ -18,7 +18,7 @@ _OVERSAMPLED, _POWER_STEPS = 8, 2
 class Summary(NamedTuple):
     """What is kept of the samples of a class."""
 
-    count: float
+    n: float
     mean: np.ndarray
     root: np.ndarray  # rows whose scatter is the leading part of that of the samples, longest last
     trace: float  # of the whole scatter
@@ -42,11 +42,11 @@ def summarize(rows: np.ndarray, rank: int, quick: bool = False) -> Summary:
 
 def merged(one: Summary, other: Summary, rank: int) -> Summary:
     """Of the samples of both: exact while their scatter has no more than ``rank`` directions."""
-    count, apart = one.count + other.count, other.mean - one.mean
-    between = np.sqrt(one.count * other.count / count) * apart
+    n, apart = one.n + other.n, other.mean - one.mean
+    between = np.sqrt(one.n * other.n / n) * apart
     root = leading(np.concatenate([one.root, other.root, between[None]]), rank)
     trace = one.trace + other.trace + float(np.square(between).sum())
-    return Summary(count, one.mean + other.count / count * apart, root, trace)
+    return Summary(n, one.mean + other.n / n * apart, root, trace)
 
 
 def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
@@ -69,7 +69,7 @@ def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
 
 def predictive(known: Summary, nu: float, psi: np.ndarray, rank: int) -> Density:
     """Of a new sample: covariance ``(scatter + nu·I) / (n + nu)``, and that of the mean, which is not known."""
-    n, d = known.count, len(psi)
+    n, d = known.n, len(psi)
     spectrum = np.square(known.root).sum(axis=1)[-rank:] if rank else np.zeros(0)
     directions = known.root[-rank:][spectrum > 0] if rank else known.root[:0]
     spectrum = spectrum[spectrum > 0]

@@ -71,8 +71,14 @@ class Prior:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        numbers = {name: float(arrays[name]) for name in ("strength", "temperature")}
-        return cls(**{name: arrays[name] for name in ("center", "transform", "psi", "knots")}, **numbers)
+        return cls(
+            center=arrays["center"],
+            transform=arrays["transform"],
+            psi=arrays["psi"],
+            strength=float(arrays["strength"]),
+            knots=arrays["knots"],
+            temperature=float(arrays["temperature"]),
+        )
 
 
 class Fit(NamedTuple):
