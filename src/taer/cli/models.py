@@ -54,7 +54,7 @@ class Target(StrEnum):
 def fit(
     features: Features,
     out: Annotated[Path, typer.Option(help="Where the head is saved; a head that is there is replaced.")],
-    method: Annotated[str, typer.Option(help="A head by name; see 'taer methods'.")] = "taer",
+    method: Annotated[str, typer.Option(help="A head by name; see 'taer methods'.")] = "bayes",
     classes: Classes = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")

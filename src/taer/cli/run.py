@@ -36,7 +36,7 @@ def run(
     ] = None,
     methods: Annotated[
         str, typer.Option(help="Heads by name, separated by commas, or 'all'; see 'taer methods'.")
-    ] = "taer,er,finetune,joint",
+    ] = "bayes,taer,er,finetune,joint",
     tasks: Annotated[int, typer.Option(help="Number of tasks; with --first, of those after it.")] = 10,
     first: Annotated[int | None, typer.Option(help="Number of classes in the first task.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,

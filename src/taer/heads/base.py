@@ -279,14 +279,21 @@ class Head(ClassifierMixin, BaseEstimator):
         entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
         return entropy
 
-    def novelty_threshold(self, X: ArrayLike, false_alarms: float = 0.05) -> float:
+    def novelty_threshold(self, X: ArrayLike | None = None, false_alarms: float = 0.05) -> float:
         """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds.
 
-        ``X`` are held-out samples of known classes: the head is surer of those it learned from.
+        ``X`` are held-out samples of known classes: the head is surer of those it learned from. ``bayes`` needs none: it
+        keeps how novel its own samples looked before it had learned them.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
+        if X is None:
+            check_is_fitted(self)
+            return self._kept_threshold(false_alarms)
         return float(np.quantile(self.novelty(X), 1 - false_alarms))
+
+    def _kept_threshold(self, false_alarms: float) -> float:
+        raise ValueError(f"{type(self).__name__} needs held-out samples of known classes: novelty_threshold(X)")
 
     def _checked(self, X: Any) -> tuple[Self, Any]:
         """One consistent view of the head, whatever another thread teaches it meanwhile, and checked features."""

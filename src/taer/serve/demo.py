@@ -20,7 +20,7 @@ def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
     """TaER on the animals of sketches100, in two tasks of five, and their test samples to hold back."""
     sketches = load_features()
     names = np.array(sketches.classes)
-    head = make_head("taer", random_state=0)
+    head = make_head("bayes", random_state=0)
     for task in (ANIMALS[:5], ANIMALS[5:]):
         rows = np.flatnonzero(np.isin(names[sketches.train_y], task))
         head.partial_fit(sketches.train_x[rows], names[sketches.train_y[rows]])

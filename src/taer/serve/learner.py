@@ -45,7 +45,7 @@ def learn_task(store: Store) -> int:
     if not examples:
         raise Refused("no examples were added since the last task; add some with POST /examples")
     learned, held_back = _split(examples)
-    learner = store.load(parent) or make_head("taer", random_state=0)
+    learner = store.load(parent) or make_head("bayes", random_state=0)
     start = time.perf_counter()
     try:
         learner.partial_fit(_matrix(learned), _labels(learned, head))

@@ -12,9 +12,18 @@ from taer.heads import exact
 from taer.heads.base import Head, Task, grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import AS_EVERY
-from taer.heads.closed_form.predictive import Summary, heights_of, log_densities, merged, predictive, summarize
+from taer.heads.closed_form.predictive import (
+    Density,
+    Summary,
+    heights_of,
+    log_densities,
+    merged,
+    predictive,
+    summarize,
+)
 from taer.heads.closed_form.prior import BROAD, Prior, fitted_prior
 from taer.heads.closed_form.selection import trial_samples
+from taer.heads.closed_form.sketch import SIZE, mixed, pooled_quantile, sketched
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, array, number, value_of
 from taer.heads.params import check_params, param
@@ -25,6 +34,7 @@ from taer.threads import one_blas_thread
 
 DIRECTIONS = 32  # of the covariance of a class that enter its scores
 _AT_ONCE = 1 << 22  # values of directions that are looked at in one go
+_TRIED = 128  # samples of a class whose novelty is looked at
 _SLACK = 1e-6  # of the bound on a distance, for the rounding of what it is made of
 
 
@@ -97,6 +107,10 @@ class Bayes(
         "directions_": array("classes", "directions", "width", types=("float16",)),
         "along_": array("classes", "directions"),
         "least_": array("classes", at_least=0),
+        "novelties_": array(
+            "classes", SIZE, help="quantiles of how novel its samples looked before they were learned"
+        ),
+        "tried_": array("classes", at_least=0),
     }
 
     def fit_unlabelled(self, X: ArrayLike) -> Self:
@@ -128,6 +142,7 @@ class Bayes(
                 if arrays["counts_"][label]:
                     known = merged(self._kept(label), known, self.roots_.shape[1])
                 self._describe(arrays, label, known)
+                self._try(arrays, label, task.X[members[:_TRIED]])
             self.__dict__ |= arrays
 
     def _begin(self, task: Task) -> None:
@@ -147,6 +162,7 @@ class Bayes(
         self.roots_ = np.zeros((0, rank, width), np.float32)
         self.columns_, self.inverses_ = np.zeros((0, width), self.dtype_), np.zeros((0, width), self.dtype_)
         self.levels_, self.heights_, self.least_ = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.novelties_, self.tried_ = np.zeros((0, SIZE)), np.zeros(0)
         self.directions_, self.along_ = np.zeros((0, directions, width), np.float16), np.zeros((0, directions))
 
     def _summary(self, X: Any, members: np.ndarray) -> Summary:
@@ -188,6 +204,34 @@ class Bayes(
         # The directions take at most so much off a squared distance: the rest is a bound that needs no directions.
         largest = np.linalg.eigvalsh((root / density.inverse) @ root.T)[-1] if len(root) else 0.0
         arrays["least_"][label] = max(0.0, 1 - largest - _SLACK)
+
+    def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
+        """Write how novel each half of the samples looks to a class that has seen only the other half."""
+        if len(X) < 2:
+            return
+        prior, novelties = self.prior_, []
+        space = prior(self.embedding_(X))
+        for seen, held in ((space[::2], space[1::2]), (space[1::2], space[::2])):
+            density = predictive(summarize(seen, DIRECTIONS), prior.nu, prior.psi, DIRECTIONS)
+            scores = log_densities(held, [density, self._unseen()])
+            novelties.append(scores[:, 1] - scores[:, 0] - prior.offset(len(seen)))
+        sketch, before = sketched(np.concatenate(novelties)), arrays["tried_"][label]
+        arrays["novelties_"][label] = (
+            mixed(arrays["novelties_"][label], before, sketch, len(X)) if before else sketch
+        )
+        arrays["tried_"][label] = before + len(X)
+
+    def _unseen(self) -> Density:
+        """A class of which nothing is known."""
+        psi = self.prior_.psi
+        return predictive(Summary(0.0, np.zeros(len(psi)), np.zeros((0, len(psi))), 0.0), self.prior_.nu, psi, 0)
+
+    def _kept_threshold(self, false_alarms: float) -> float:
+        if not self.tried_.any():
+            raise ValueError("no class has two samples yet: novelty_threshold needs held-out samples")
+        kept = self.tried_ > 0
+        weights = np.repeat(self.tried_[kept], self.novelties_.shape[1])
+        return pooled_quantile(self.novelties_[kept].ravel(), weights, 1 - false_alarms)
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         wanted = np.arange(len(self.counts_)) if classes is None else classes
@@ -244,9 +288,7 @@ class Bayes(
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """How much more a class never seen explains a sample than the best known one."""
-        psi = self.prior_.psi
-        unseen = predictive(Summary(0.0, np.zeros(len(psi)), np.zeros((0, len(psi))), 0.0), self.prior_.nu, psi, 0)
-        return log_densities(self.prior_(self.embedding_(X)), [unseen])[:, 0] - scores.max(axis=1)
+        return log_densities(self.prior_(self.embedding_(X)), [self._unseen()])[:, 0] - scores.max(axis=1)
 
     def graph(self, graph: Any) -> str:
         numbers, width = self.numbers_, self.n_features_in_

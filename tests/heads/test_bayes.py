@@ -1,0 +1,181 @@
+"""The recommended head: from one example to thousands, and what it promises on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_t
+
+import taer
+from taer.heads.closed_form.predictive import Summary, log_densities, merged, predictive, summarize
+from tests.conftest import blobs
+
+
+@pytest.fixture
+def many():
+    """Thirty classes of forty samples, overlapping."""
+    return blobs(30, 40, width=20, spread=2.0)
+
+
+def learned(X, y, *tasks, **params):
+    head = taer.Bayes(**params)
+    for classes in tasks:
+        head.partial_fit(X[np.isin(y, classes)], y[np.isin(y, classes)])
+    return head
+
+
+def test_growing_a_class_equals_all_at_once(many):
+    X, y = many
+    base, late = np.arange(25), np.flatnonzero(y == 27)
+    at_once = learned(X, y, base).partial_fit(X[late], y[late])
+    for sizes in ([5, 35], [1] * 40, [20, 1, 19]):
+        grown = learned(X, y, base)
+        for part in np.split(late, np.cumsum(sizes)[:-1]):
+            grown.partial_fit(X[part], y[part])
+        np.testing.assert_allclose(grown.scores(X), at_once.scores(X), rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(grown.scores(X, base), at_once.scores(X, base))
+
+
+def test_a_class_that_returns_moves_alone(many):
+    X, y = many
+    head = learned(X, y, np.arange(20), np.arange(20, 30))
+    before = head.scores(X)
+    head.partial_fit(X[y == 22] + 0.5, y[y == 22])
+    after = head.scores(X)
+    moved = (before != after).any(axis=0)
+    assert head.classes_[moved].tolist() == [22]
+
+
+def test_a_class_of_one_is_found_beside_classes_of_hundreds():
+    X, y = blobs(20, 320, width=24, spread=1.5)
+    test = np.zeros(len(y), bool)
+    for label in range(20):
+        test[np.flatnonzero(y == label)[:20]] = True
+    head = taer.Bayes().partial_fit(X[~test & (y < 15)], y[~test & (y < 15)])
+    one = [np.flatnonzero(~test & (y == label))[0] for label in range(15, 20)]
+    head.partial_fit(X[one], y[one])
+    new = test & (y >= 15)
+    assert head.score(X[new], y[new]) > 0.8
+    assert head.score(X[test & (y < 15)], y[test & (y < 15)]) > 0.9
+
+
+@pytest.mark.parametrize("first", ["one class", "two classes", "one sample", "copies"])
+def test_a_small_first_task_is_no_collapse(first, many):
+    X, y = many
+    start = {
+        "one class": np.flatnonzero(y == 0),
+        "two classes": np.flatnonzero(y < 2),
+        "one sample": np.flatnonzero(y == 0)[:1],
+        "copies": np.repeat(np.flatnonzero(y == 0)[:1], 5),
+    }[first]
+    head = taer.Bayes().partial_fit(X[start], y[start])
+    rest = np.flatnonzero((y >= 2) & (y < 8))
+    held, seen = rest[::4], np.setdiff1d(rest, rest[::4])
+    head.partial_fit(X[seen], y[seen])
+    assert head.score(X[held], y[held]) > 0.75
+    assert np.isfinite(head.predict_proba(X)).all()
+
+
+def test_the_predictive_is_the_student_t_that_it_says(many):
+    """Against scipy's density, with every direction kept, up to a number that all classes share."""
+    rng = np.random.default_rng(0)
+    psi, nu, d = rng.uniform(0.1, 3, 6), 9.0, 6
+    rows, classes, expected = rng.normal(size=(50, d)), [], []
+    for n in (1, 2, 7, 400):
+        samples = rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d)
+        known = summarize(samples, d)
+        classes.append(predictive(known, nu, psi, d))
+        centred = samples - samples.mean(axis=0)
+        rest = nu / (n + nu)  # where the class says nothing of its own
+        shape = (centred.T @ centred + nu * np.eye(d)) / (n + nu) + np.diag(psi / (n * psi + 1))
+        assert rest > 0
+        student = multivariate_t(n * psi / (n * psi + 1) * samples.mean(axis=0), shape, df=d)
+        half = 0.5 * np.linalg.slogdet(shape)[1]
+        expected.append(student.logpdf(rows) + 0.5 * half)  # half of the log-determinant counts
+    found = log_densities(rows, classes)
+    apart = found - np.array(expected).T
+    np.testing.assert_allclose(apart, apart[0, 0], atol=1e-6)
+
+
+def test_with_many_samples_and_a_strong_prior_it_is_discriminant_analysis():
+    """The center becomes the mean and the shape the shared one: the nearest mean in the space of the prior wins."""
+    rng = np.random.default_rng(0)
+    psi, rows = np.full(5, 2.0), rng.normal(size=(200, 5))
+    means = rng.normal(size=(4, 5))
+    classes = [predictive(Summary(1e9, mean, np.zeros((0, 5)), 1e9 * 5), 1e12, psi, 0) for mean in means]
+    nearest = np.square(rows[:, None] - means).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(log_densities(rows, classes).argmax(axis=1), nearest)
+
+
+def test_summaries_add_up():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(30, 40))
+    parts = [summarize(part, 40) for part in np.split(rows, [1, 4, 20])]
+    total = parts[0]
+    for part in parts[1:]:
+        total = merged(total, part, 40)
+    whole = summarize(rows, 40)
+    assert total.n == 30
+    np.testing.assert_allclose(total.mean, whole.mean)
+    np.testing.assert_allclose(total.trace, whole.trace)
+    np.testing.assert_allclose(total.root.T @ total.root, whole.root.T @ whole.root, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_shortlist_answers_as_all_scores_do(many, dtype):
+    X, y = many
+    head = learned(X.astype(dtype), y, np.arange(10), np.arange(10, 30), rank=10)
+    rng = np.random.default_rng(0)
+    between = (X[rng.permutation(len(X))] + X[rng.permutation(len(X))]).astype(dtype) / 2  # undecided
+    for rows in (X.astype(dtype), between):
+        np.testing.assert_array_equal(head.predict(rows), head.classes_[head.scores(rows).argmax(axis=1)])
+        singly = np.concatenate([head.predict(rows[i : i + 1]) for i in range(100)])
+        np.testing.assert_array_equal(singly, head.predict(rows)[:100])
+
+
+def test_a_threshold_of_novelty_needs_no_held_out_samples(many):
+    X, y = many
+    test = np.zeros(len(y), bool)
+    for label in range(30):
+        test[np.flatnonzero(y == label)[:20]] = True
+    head = learned(X[~test], y[~test], np.arange(15), np.arange(15, 20))
+    known, new = X[test & (y < 20)], X[test & (y >= 20)]
+    for false_alarms in (0.05, 0.2):
+        threshold = head.novelty_threshold(false_alarms=false_alarms)
+        assert abs(np.mean(head.novelty(known) > threshold) - false_alarms) < 0.08
+    assert taer.metrics.novelty_auroc(head.novelty(known), head.novelty(new)) > 0.9
+    with pytest.raises(ValueError, match="no class has two samples"):
+        taer.Bayes().partial_fit(X[:1], y[:1]).novelty_threshold()
+    with pytest.raises(ValueError, match="needs held-out samples"):
+        taer.TaER().partial_fit(X, y).novelty_threshold()
+
+
+def test_probabilities_of_few_and_of_many_are_calibrated(many):
+    X, y = blobs(40, 60, width=20, spread=2.5, seed=3)
+    test = np.zeros(len(y), bool)
+    for label in range(40):
+        test[np.flatnonzero(y == label)[:20]] = True
+    head = taer.Bayes().partial_fit(X[~test & (y < 25)], y[~test & (y < 25)])
+    few = [number for label in range(25, 40) for number in np.flatnonzero(~test & (y == label))[:5]]
+    head.partial_fit(X[few], y[few])
+    for asked in (test, test & (y >= 25)):
+        assert taer.metrics.expected_calibration_error(head.predict_proba(X[asked]), y[asked]) < 0.12
+
+
+def test_unlabelled_samples_help_a_small_first_task():
+    X, y = blobs(12, 60, width=30, spread=1.0, seed=5)
+    stretch = np.linspace(0.1, 12, 30)
+    X = X + np.random.default_rng(0).normal(size=X.shape) * stretch
+    first, rest = np.flatnonzero(y == 0)[:3], np.flatnonzero(y > 0)
+    held, seen = rest[::3], np.setdiff1d(rest, rest[::3])
+    few = np.concatenate([seen[y[seen] == label][:3] for label in range(1, 12)])
+    plain, helped = taer.Bayes(), taer.Bayes().fit_unlabelled(X[seen])
+    scores = [
+        head.partial_fit(X[first], y[first]).partial_fit(X[few], y[few]).score(X[held], y[held])
+        for head in (plain, helped)
+    ]
+    assert scores[1] > scores[0]
+    with pytest.raises(ValueError, match="must come before"):
+        helped.fit_unlabelled(X)
+    with pytest.raises(ValueError, match="saw 30 features, X has 4"):
+        taer.Bayes().fit_unlabelled(X).partial_fit(X[:, :4], y)
