@@ -22,7 +22,7 @@ def test_run_without_arguments_uses_the_embedded_default(cli, tmp_path):
     for method in ("taer", "er", "finetune", "joint"):
         assert method in out
     assert "0 of them from disk" in " ".join(out.split())
-    assert len(list((tmp_path / "results").glob("*.json"))) == 4
+    assert len(list((tmp_path / "results").glob("*.json"))) == 5
     _, again, _ = cli("run", "--seeds", 1)
     assert "4 of them from disk" in " ".join(again.split())
     _, fresh, _ = cli("run", "--seeds", 1, "--fresh")
@@ -34,7 +34,7 @@ def test_json_is_one_object_and_nothing_else(cli, file):
     assert code == 0
     summary = json.loads(out)
     assert set(summary) == {"features", "stream", "rows"}
-    assert [row["method"] for row in summary["rows"]] == ["taer", "er", "finetune", "joint"]
+    assert [row["method"] for row in summary["rows"]] == ["bayes", "taer", "er", "finetune", "joint"]
     first = summary["rows"][0]
     assert {"A_T", "AIA", "ECE", "novelty_AUROC", "seconds", "memory_bytes"} <= set(first)
     assert set(first["A_T"]) == {"mean", "std", "values"}

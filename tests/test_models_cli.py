@@ -116,7 +116,7 @@ def test_a_saved_head_is_described(cli, file, model):
     cli("learn", model, file, "--classes", "5:7")
     code, out, _ = cli("info", model)
     assert code == 0
-    assert "method              taer (batch_size=32" in out
+    assert "method              bayes (normalize=" in out
     assert "7 in 2 tasks" in out
     assert "task 2              class5, class6\n" in out
     assert "samples kept        200" in out

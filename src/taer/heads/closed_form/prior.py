@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.optimize import minimize_scalar
 
 from taer.heads import exact
 from taer.heads.base import log_sum_exp
@@ -23,7 +24,9 @@ RANK = 32  # directions of the covariance of a class that pretends
 WIDER, IMAGINED = 2.0, 20.0  # new classes lie wider than the first; imagined classes of equal variance everywhere
 NEW = 1 / 3  # weight of pretended new classes against the others
 KNOTS = (1, 5, 20)  # samples that classes pretend to have
-SHRINKAGES, STRENGTHS = (0.7, 0.3), (2.0, 0.5, 1.0, 4.0, 8.0)  # the first of each is the default
+SIZES = (1, 2, 5, 10, 30, 100, 1000)  # of classes, for the default offsets
+STRENGTHS = (2.0, 0.5, 1.0, 4.0, 8.0)  # the first is the default
+LEAST_SHRINKAGE = 0.6
 FOLDS, TRIAL_CLASSES, TRIAL_ROWS = 4, 100, 400
 BROAD = 5.0  # imagined samples of the default prior
 WITHIN = 0.5  # fraction of the variance that the default prior takes to be within classes
@@ -93,41 +96,55 @@ class Fit(NamedTuple):
 def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
     """From the samples of the first task, normalized; ``broad`` is the covariance of ``imagined`` samples beside them."""
     counts = np.bincount(y)
-    start = gaussian_prior(rows, y, SHRINKAGES[0], broad, imagined, dtype)
+    prior = gaussian_prior(rows, y, broad, imagined, dtype)
     pretended = [k for k in KNOTS if 2 * k <= counts.min()]
     if len(counts) < 2 * FOLDS or not pretended:
-        return start
+        return prior
     classes = np.linspace(0, len(counts) - 1, min(len(counts), TRIAL_CLASSES)).astype(int)
     picks = np.isin(y, classes)
-    trial = rows[picks], np.searchsorted(classes, y[picks])
-    fits: dict[tuple[float, float, int], Fit] = {}
-    for shrinkage in SHRINKAGES:
-        runs = _episodes(
-            *trial, pretended, lambda X, y, s=shrinkage: gaussian_prior(X, y, s, broad, imagined, dtype)
-        )
-        fits |= {(shrinkage, *key): _best_offset(members, rows.shape[1]) for key, members in runs.items()}
-    losses = {
-        (shrinkage, strength): sum(fits[shrinkage, strength, k].losses for k in pretended)
-        for shrinkage in SHRINKAGES
-        for strength in STRENGTHS
-    }
-    default = (SHRINKAGES[0], STRENGTHS[0])
-    best = min(losses, key=lambda key: float(np.mean(losses[key])))
-    gain = np.asarray(losses[default] - losses[best])
-    shrinkage, strength = best if gain.mean() > gain.std() / np.sqrt(len(gain)) else default
-    found = [fits[shrinkage, strength, k] for k in pretended]
+    runs = _episodes(
+        rows[picks],
+        np.searchsorted(classes, y[picks]),
+        pretended,
+        lambda X, y: gaussian_prior(X, y, broad, imagined, dtype),
+    )
+    fits = {key: _best_offset(members, rows.shape[1]) for key, members in runs.items()}
+    strength = _chosen_strength(runs, fits, pretended)
+    found = [fits[strength, k] for k in pretended]
     many = max(float(np.median(counts)), 2 * pretended[-1])  # classes like these need no offset
     knots = np.array([[*np.log(pretended), np.log(many)], [*(fit.offset for fit in found), 0.0]])
-    prior = gaussian_prior(rows, y, shrinkage, broad, imagined, dtype)
-    return replace(prior, strength=strength, knots=knots, temperature=float(found[-1].temperature))
+    temperature = _best_temperature([(runs[strength, k], fits[strength, k].offset) for k in pretended])
+    return replace(prior, strength=strength, knots=knots, temperature=temperature)
 
 
-def gaussian_prior(
-    rows: np.ndarray, y: np.ndarray, shrinkage: float, broad: np.ndarray, imagined: float, dtype: str
-) -> Prior:
+def _chosen_strength(runs: dict[tuple[float, int], list[Any]], fits: dict[Any, Fit], pretended: list[int]) -> float:
+    """The default, unless another has less loss by two standard errors, over classes."""
+    losses = {strength: sum(fits[strength, k].losses for k in pretended) for strength in STRENGTHS}
+    best = min(losses, key=lambda strength: float(np.mean(losses[strength])))
+    labels = np.concatenate([target for _, target, _ in runs[best, pretended[0]]])
+    gain = np.bincount(labels, losses[STRENGTHS[0]] - losses[best]) / np.maximum(np.bincount(labels), 1)
+    return best if gain.mean() > 2 * gain.std() / np.sqrt(len(gain)) else STRENGTHS[0]
+
+
+def _best_temperature(trials: list[tuple[list[Any], float]]) -> float:
+    """Of least log loss on everything held out, with the offsets in place."""
+
+    def loss(power: float) -> float:
+        total, t = 0.0, np.exp(power)
+        for runs, offset in trials:
+            for scores, target, new in runs:
+                scaled = (scores + offset * new) / t
+                total += float(np.mean(log_sum_exp(scaled) - scaled[np.arange(len(target)), target]))
+        return total
+
+    return float(np.exp(minimize_scalar(loss, bounds=(0, 5), method="bounded").x))
+
+
+def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
     """The covariance within classes and that of their means, from samples of classes 0 … k-1."""
     statistics = ClassStatistics(rows.shape[1]).update(rows, y)
     means, n_classes = statistics.means, len(statistics.means)
+    shrinkage = max(LEAST_SHRINKAGE, 2 * rows.shape[1] / (2 * rows.shape[1] + len(rows)))
     within = (statistics.scatter + imagined * WITHIN * broad) / (statistics.n_samples - n_classes + imagined)
     factor = np.linalg.cholesky(shrunk(within, shrinkage))
     center = means.mean(axis=0)
@@ -140,7 +157,11 @@ def gaussian_prior(
     equal = 1 / (1 + (n_classes - 1) / IMAGINED)
     psi = WIDER * ((1 - equal) * spectrum + equal * level)
     transform = solve_triangular(factor, vectors, lower=True, trans="T").T
-    return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], np.zeros((2, 1)), TEMPERATURE)
+    # Until classes can pretend: a quarter more of the log-determinant that the uncertainty of a mean adds.
+    sizes = np.array(SIZES)
+    offsets = [-0.125 * float(np.log1p(psi / (n * psi + 1)).sum()) for n in sizes]
+    knots = np.stack([np.log(sizes), np.array(offsets)])
+    return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], knots, TEMPERATURE)
 
 
 def _episodes(
