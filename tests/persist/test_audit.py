@@ -46,6 +46,14 @@ def test_old_columns_that_move(name):
     assert audit(*versions(name)).moved == [0, 1, 2, 3]
 
 
+def test_changed_decisions_are_those_of_predict():
+    """Of the head without its new classes, where the others do not depend on them."""
+    old, new = versions("finetune")
+    before, found = old.predict(X), audit(old, new, X)
+    after = new.forget(4).forget(5).predict(X)
+    assert found.changed == (before != after).sum() > 0
+
+
 def test_a_common_scale_is_no_column():
     assert audit(*versions("ucir")).moved == []
 
