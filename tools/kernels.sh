@@ -8,8 +8,9 @@ bin=$1
 shift
 files=(
     tests/heads/test_every_head.py tests/heads/test_closed_form.py tests/heads/test_baselines.py
-    tests/heads/test_objectives.py tests/heads/test_large_tasks.py
-    tests/test_saving.py tests/test_forged_heads.py tests/test_models_cli.py tests/test_cli.py
+    tests/heads/test_objectives.py tests/heads/test_large_tasks.py tests/heads/test_promise.py
+    tests/persist/test_save.py tests/persist/test_forged.py tests/persist/test_audit.py
+    tests/cli/test_heads.py tests/cli/test_run.py
 )
 ran=""
 for entry in Nehalem:sse4_2 Haswell:avx2 Zen:avx2 SkylakeX:avx512dq; do

@@ -1,0 +1,145 @@
+"""What a run measures, and what its name depends on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import taer
+from taer.experiment import Run, execute, source_digest, summarize
+from taer.stream import class_stream
+
+
+def test_a_result_holds_what_was_measured(features):
+    result = execute(Run(class_stream(features, tasks=5), "taer", {"memory_size": 20}))
+    assert [len(row) for row in result["accuracy_matrix"]] == [1, 2, 3, 4, 5]
+    assert result["A_T"] == pytest.approx(np.mean(result["accuracy_matrix"][-1]))
+    assert result["AIA"] == pytest.approx(np.mean(result["phase_accuracy"]))
+    assert np.sum(result["confusion"]) == len(features.test_y)
+    assert np.trace(result["confusion"]) / len(features.test_y) == pytest.approx(result["phase_accuracy"][-1])
+    assert len(result["old_mass"]["test"]) == len(result["old_mass"]["memory"]) == 4
+    assert all(0 <= mass <= 1 for mass in result["old_mass"]["test"])
+    assert result["memory_samples"] == 20
+    assert result["memory_bytes"] == 20 * (16 * 4 + 8)
+    assert sorted(result["classes"]) == sorted(features.classes)
+
+
+def test_measurements_agree_with_a_loop_by_hand(features):
+    stream = class_stream(features, tasks=5, order=3)
+    head = taer.TaER(memory_size=20, random_state=7)
+    for task in stream:
+        head.partial_fit(task.X_train, task.y_train)
+    by_hand = [head.score(task.X_test, task.y_test) for task in stream]
+    result = execute(Run(stream, "taer", {"memory_size": 20}, seed=7))
+    np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
+    X, y = (np.concatenate([getattr(task, name) for task in stream]) for name in ("X_test", "y_test"))
+    error = taer.metrics.expected_calibration_error(head.predict_proba(X), np.searchsorted(head.classes_, y))
+    assert result["ece"][-1] == pytest.approx(error)
+    assert len(result["ece"]) == 5
+
+
+@pytest.mark.parametrize("method", ["taer", "slda", "gauss-chain"])
+def test_detection_of_later_classes_agrees_with_a_loop_by_hand(method, features):
+    stream, expected = class_stream(features, tasks=5, order=3), []
+    head, learned = taer.make_head(method, random_state=7), []
+    for task in list(stream)[:-1]:
+        head.partial_fit(task.X_train, task.y_train)
+        learned += task.classes
+        known = np.isin(features.test_y, learned)
+        novelty = head.novelty(features.test_x)
+        expected.append(taer.metrics.novelty_auroc(novelty[known], novelty[~known]))
+    result = execute(Run(stream, method, {}, seed=7))
+    np.testing.assert_allclose(result["novelty_auroc"], expected)
+    assert summarize([result])[0]["novelty_AUROC"]["mean"] == pytest.approx(100 * np.mean(expected))
+
+
+def test_a_task_without_test_samples_is_refused(features):
+    keep = features.test_y != 3
+    few = replace(features, test_x=features.test_x[keep], test_y=features.test_y[keep])
+    with pytest.raises(ValueError, match="task 4 has no test samples"):
+        execute(Run(class_stream(few, tasks=10, order=list(range(10))), "ncm"))
+
+
+class Watched(taer.GaussChain):
+    """A head of someone else's, found by its import path."""
+
+    scored: ClassVar[list[tuple[int, int]]] = []
+
+    def _scores(self, X, classes=None):
+        if classes is not None:
+            self.scored.append((len(X), len(classes)))
+        return super()._scores(X, classes)
+
+
+def test_frozen_scores_are_computed_once_and_right(features):
+    stream = class_stream(features, tasks=5, order=3)
+    head = taer.GaussChain(random_state=7)
+    Watched.scored.clear()
+    for task in stream:
+        head.partial_fit(task.X_train, task.y_train)
+    by_hand = [head.score(task.X_test, task.y_test) for task in stream]
+    result = execute(Run(stream, "tests.experiment.test_run:Watched", {}, seed=7))
+    np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
+    assert (
+        Watched.scored == [(len(features.test_y), 2)] * 5
+    )  # at each task, all test samples for the new classes only
+
+
+def test_what_decides_a_result_decides_its_name(features, runs):
+    base = runs[0]
+    changed = taer.FeatureSet(
+        features.train_x + 1, features.train_y, features.test_x, features.test_y, features.classes
+    )
+    others = [
+        Run(base.stream, "er", base.params, base.seed),
+        Run(base.stream, "taer", {"memory_size": 21}, base.seed),
+        Run(base.stream, "taer", base.params, 5),
+        Run(class_stream(features, tasks=2, order=0), "taer", base.params, base.seed),
+        Run(class_stream(features, tasks=5, order=1), "taer", base.params, base.seed),
+        Run(class_stream(changed, tasks=5, order=0), "taer", base.params, base.seed),
+    ]
+    names = {run.file_name for run in [base, *others]}
+    assert len(names) == len(others) + 1
+    assert Run(base.stream, "taer", dict(base.params), base.seed).file_name == base.file_name
+    default = Run(base.stream, "taer", {}, 0).file_name
+    assert Run(base.stream, "taer", {"lr": 0.1}, 0).file_name == default  # a default given is the same run
+
+
+def test_editing_a_method_or_its_bases_makes_another_run(tmp_path):
+    """In a copy of the package: the digest follows the sources that a head is made of, and no others."""
+    import shutil
+
+    package = tmp_path / "taer"
+    shutil.copytree(os.path.dirname(taer.__file__), package)
+
+    def digests():
+        code = "from taer.experiment import source_digest as d; print(d('taer'), d('finetune'))"
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        out = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        return out.stdout.split()
+
+    before = digests()
+    assert before == [source_digest("taer"), source_digest("finetune")]
+    with (package / "heads" / "descent" / "taer.py").open("a") as file:
+        file.write("\n# a remark\n")
+    assert digests() == before  # prose is no part of a method
+    with (package / "heads" / "descent" / "taer.py").open("a") as file:
+        file.write("\nEDITED = 1\n")
+    own = digests()
+    assert (own[0] != before[0], own[1] != before[1]) == (True, False)
+    with (package / "memory.py").open("a") as file:
+        file.write("\nEDITED = 1\n")
+    memory = digests()
+    assert (memory[0] != own[0], memory[1] != own[1]) == (True, True)  # the loop draws from it
+    with (package / "heads" / "descent" / "memory.py").open("a") as file:
+        file.write("\nEDITED = 1\n")
+    base = digests()
+    assert (base[0] != memory[0], base[1] != memory[1]) == (True, False)
