@@ -379,7 +379,7 @@ def test_backbones_that_do_not_fit(tiny_onnx):
 
 
 def test_missing_packages_say_the_command(monkeypatch):
-    from taer.features import extras
+    from taer import extras
 
     def missing(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)

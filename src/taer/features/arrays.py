@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from taer.features.extras import require
-from taer.features.files import FeatureSet, save_features
+from taer.extras import require
+from taer.features.files import save_feature_file
+from taer.features.set import FeatureSet
 
 _NAMES = ("X_train", "y_train", "X_test", "y_test")
 
@@ -56,7 +57,7 @@ def features_from_arrays(
         name=name,
     )
     if out is not None:
-        save_features(features, out)
+        save_feature_file(features, Path(out))
     return features
 
 

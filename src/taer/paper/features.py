@@ -7,6 +7,7 @@ from pathlib import Path
 
 from taer.features import FeatureSet, load_features
 from taer.features.files import FORMAT
+from taer.files import read_metadata
 
 Source = tuple[str, str]  # data set, backbone
 
@@ -15,14 +16,11 @@ def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, Featur
     """The wanted feature sets that a folder has."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; --features expects one with feature files")
-    from safetensors import SafetensorError, safe_open
-
     paths: dict[Source, Path] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            with safe_open(path, framework="numpy") as file:
-                header = file.metadata() or {}
-        except SafetensorError:
+            header = read_metadata(path)
+        except ValueError:
             continue  # not one of ours, or still being written
         source = header.get("dataset", ""), header.get("backbone", "")
         if header.get("format") != FORMAT or source not in wanted:

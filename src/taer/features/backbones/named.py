@@ -8,11 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taer.extras import require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
 from taer.features.backbones.inference import image_encoder
-from taer.features.extras import require
-from taer.features.sources.archives import cache_folder, download
+from taer.features.sources.archives import download
 from taer.features.sources.base import Kind
+from taer.storage import cache_folder
 
 if TYPE_CHECKING:
     from torch import nn

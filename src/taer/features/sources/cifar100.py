@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.extras import require
 from taer.features.sources.archives import download
 from taer.features.sources.base import Part, Source, digest
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.extras import require
 from taer.features.images import decode_image
 from taer.features.sources.base import Kind, Part, Source, digest
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.extras import require
 from taer.features.sources.base import Part, Source, digest, split_by_name
 
 
