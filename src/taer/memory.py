@@ -100,10 +100,6 @@ class Memory:
         """Which of the stored samples followed by the offered ones are kept, by number; stored ones first."""
         raise NotImplementedError
 
-    def draw(self, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
-        """Row numbers of ``times`` samples without replacement."""
-        return draw(len(self), size, times, rng)
-
     def without(self, label: int) -> Self:
         """A copy without the samples of a label; later labels move up by one."""
         memory, keep = copy.copy(self), self.y != label

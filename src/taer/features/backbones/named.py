@@ -173,7 +173,7 @@ def efficientnet_features(side: int) -> nn.Module:
             return self.extract_features(images).mean((2, 3))
 
     network = Pooled.from_name("efficientnet-lite0", image_size=side)
-    del network._fc
+    del network._fc  # noqa: SLF001  (the package has no other name for it)
     return network
 
 
