@@ -130,8 +130,8 @@ def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
         )
     if meta["skipped"] != "0" and not skip_bad:
         raise ValueError(
-            f"{out}: was made with --skip-bad and lacks {meta['skipped']} unreadable items; "
-            "pass --skip-bad to accept it, or remove it"
+            f"{out}: lacks {meta['skipped']} items that could not be read; "
+            "accept that with skip_bad=True, or remove the file"
         )
 
 
@@ -269,7 +269,7 @@ class _Here:
             return False
         raise ValueError(
             f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
-            "such items out with --skip-bad, which goes on from what is finished"
+            "such items out with skip_bad=True, which goes on from what is finished"
         )
 
 

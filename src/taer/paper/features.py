@@ -15,7 +15,7 @@ Source = tuple[str, str]  # data set, backbone
 def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, FeatureSet]:
     """The wanted feature sets that a folder has."""
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; --features expects one with feature files")
+        raise ValueError(f"{folder}: no such folder; expected one with feature files")
     paths: dict[Source, Path] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
