@@ -43,7 +43,8 @@ def converted(
         state |= _descended(old, order, params)
     else:
         state |= _closed_form(old, order)
-        _RENAMED.get(name, lambda *_: None)(state, old, params)
+        if name in _RENAMED:
+            _RENAMED[name](state, old, params)
     if name == "icarl":
         params["memory"] = params.pop("exemplars")
     if name == "derpp":
