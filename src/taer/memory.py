@@ -15,6 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from taer.rows import Rows
+
 _KEYS = 1 << 20  # random keys drawn in one go
 
 
@@ -34,7 +36,7 @@ def draw(n: int, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
 class Offer:
     """Samples offered to a memory, in random order, and how the head that offers them sees them."""
 
-    X: Any
+    X: np.ndarray | Rows
     y: np.ndarray
     order: np.ndarray
     embed: Callable[[np.ndarray], np.ndarray] = np.asarray
@@ -67,7 +69,7 @@ class Memory:
 
     def add(
         self,
-        X: Any,
+        X: np.ndarray | Rows,
         y: np.ndarray,
         rng: np.random.Generator,
         *,
