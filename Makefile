@@ -21,10 +21,11 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 demo: $(VENV)/.installed  ## install, then watch TaER learn task after task
 	$(BIN)/taer run
 
-lint: $(VENV)/.installed-dev  ## style and types
+lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 test: lint  ## install what the tests need, check style and types, run the tests
 	$(BIN)/pytest -n 2 -m 'not slow'
@@ -43,4 +44,4 @@ bench: $(BENCH_VENV)/.installed  ## measure speed against others; writes docs/be
 	$(BENCH_VENV)/bin/python benchmarks/bench.py $(if $(FEATURES),--features $(FEATURES))
 
 clean:  ## remove the environments and the results
-	rm -rf $(VENV) $(BENCH_VENV) results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH_VENV) results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -13,6 +13,7 @@ from taer.memory import (
     GreedyBalanced,
     Herding,
     Reservoir,
+    draw,
     gradient_similarity,
     herd,
 )
@@ -102,14 +103,12 @@ def test_reservoir_is_uniform_over_everything_offered():
     assert np.abs(hits / 3000 - 6 / 60).max() < 0.03
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_draws_are_without_replacement_and_uniform(policy):
-    memory = offer(policy(50), np.repeat([0, 1], 50), np.random.default_rng(0))
-    draws = memory.draw(10, 4000, np.random.default_rng(1))
+def test_draws_are_without_replacement_and_uniform():
+    draws = draw(50, 10, 4000, np.random.default_rng(1))
     assert draws.shape == (4000, 10)
-    assert all(len(set(draw)) == 10 for draw in draws.tolist())
+    assert all(len(set(row)) == 10 for row in draws.tolist())
     assert np.abs(np.bincount(draws.ravel(), minlength=50) / 4000 - 0.2).max() < 0.04
-    assert memory.draw(80, 3, np.random.default_rng(1)).shape == (3, 50)
+    assert draw(50, 80, 3, np.random.default_rng(1)).shape == (3, 50)
 
 
 def residuals(rows, labels):

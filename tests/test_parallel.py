@@ -254,7 +254,7 @@ def test_a_mistake_there_is_told_as_here(nodes, tiny_onnx, tmp_path):
     bad.write_bytes(b"no image")
     out = tmp_path / "features.safetensors"
     with taer.cluster(nodes.address):
-        with pytest.raises(ValueError, match=rf"^{bad}: cannot be read .*--skip-bad"):
+        with pytest.raises(ValueError, match=rf"^{bad}: cannot be read .*skip_bad=True"):
             taer.extract(images, str(tiny_onnx), out)
         assert taer.extract(images, str(tiny_onnx), out, skip_bad=True).meta["skipped"] == "1"
 

@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from taer.features.storage import MappedArray
 from taer.rows import SelectedRows, StackedRows, select
+from taer.storage import MappedArray
 
 X = np.arange(60, dtype=np.float32).reshape(20, 3)
 STORAGES = {

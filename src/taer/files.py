@@ -1,24 +1,27 @@
-"""Files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all, and safetensors files that are checked before they are read."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its place at the end; after an error nothing is left of it.
+    """A temporary path beside ``path``, for a file or a folder, that is renamed to it at the end.
 
-    With ``sync`` the contents and the name are on disk when it ends, also after a loss of power.
+    After an error nothing is left of it. With ``sync`` the contents and the name of a file are on disk when it ends,
+    also after a loss of power.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
-        if partial.stat().st_mode & 0o077 == 0:  # some writers create private files, whatever the umask is
+        if partial.is_file() and partial.stat().st_mode & 0o077 == 0:  # some writers create private files
             partial.chmod(0o666 & ~_umask())
         if sync:
             _sync(partial)
@@ -26,7 +29,10 @@ def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterat
         if sync:
             _sync(path.parent)
     finally:
-        partial.unlink(missing_ok=True)
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
 
 
 def _umask() -> int:
@@ -41,3 +47,29 @@ def _sync(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+@contextmanager
+def open_safetensors(path: str | os.PathLike[str], refusal: str) -> Iterator[Any]:
+    """An open safetensors file; a ValueError with this ``refusal`` if its sizes and offsets do not fit its length."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield file
+    except SafetensorError as error:
+        raise ValueError(f"{refusal} ({error})") from None
+
+
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The strings in the header of a safetensors file."""
+    with open_safetensors(path, f"{path}: not a safetensors file, or truncated") as file:
+        return dict(file.metadata() or {})
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """The format that the header of a safetensors file names; an empty string for any other file."""
+    try:
+        return read_metadata(path).get("format", "")
+    except ValueError:
+        return ""

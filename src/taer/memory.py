@@ -15,6 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from taer.rows import Rows
+
 _KEYS = 1 << 20  # random keys drawn in one go
 
 
@@ -34,7 +36,7 @@ def draw(n: int, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
 class Offer:
     """Samples offered to a memory, in random order, and how the head that offers them sees them."""
 
-    X: Any
+    X: np.ndarray | Rows
     y: np.ndarray
     order: np.ndarray
     embed: Callable[[np.ndarray], np.ndarray] = np.asarray
@@ -67,7 +69,7 @@ class Memory:
 
     def add(
         self,
-        X: Any,
+        X: np.ndarray | Rows,
         y: np.ndarray,
         rng: np.random.Generator,
         *,
@@ -99,10 +101,6 @@ class Memory:
     def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
         """Which of the stored samples followed by the offered ones are kept, by number; stored ones first."""
         raise NotImplementedError
-
-    def draw(self, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
-        """Row numbers of ``times`` samples without replacement."""
-        return draw(len(self), size, times, rng)
 
     def without(self, label: int) -> Self:
         """A copy without the samples of a label; later labels move up by one."""

@@ -20,8 +20,8 @@ import numpy as np
 from joblib import parallel_config, register_parallel_backend
 from joblib.parallel import ParallelBackendBase, SequentialBackend
 
-from taer.features.extras import require
-from taer.features.storage import MappedArray
+from taer.extras import require
+from taer.storage import MappedArray
 
 _BACKEND = "taer-ray"
 _RETRIES = 5  # of a piece of work whose worker or node died; one that kills its worker that often does it itself

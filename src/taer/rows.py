@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ _CHUNK = 1 << 22  # values looked at in one go
 
 def row_chunks(X: Any, width: int | None = None) -> Iterator[slice]:
     """Slices of the rows such that one holds a few million values; ``width`` is that of a row unless given."""
-    step = max(1, _CHUNK // max(1, width or X.shape[1]))
+    step = max(1, _CHUNK // max(1, math.prod(X.shape[1:]) if width is None else width))
     for start in range(0, len(X), step):
         yield slice(start, min(start + step, len(X)))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _ROUNDING = 1e-28  # of the squares of float64 numbers
 _ASYMMETRY = 1e-6  # of a scatter, in units of its largest number: what rounding may leave
@@ -57,11 +58,6 @@ class ClassStatistics:
         return sum(array.nbytes for array in arrays)
 
     @property
-    def gram(self) -> np.ndarray:
-        """``Σ x xᵀ``."""
-        return self.scatter + (self.means * self.counts[:, None]).T @ self.means
-
-    @property
     def cross_moments(self) -> np.ndarray:
         """``Σ onehot(y) xᵀ``, one row per class: the sums of the classes."""
         return self.means * self.counts[:, None]
@@ -83,13 +79,13 @@ class ClassStatistics:
         result: ClassStatistics | None = None
         for X, y in chunks:
             if result is None:
-                result = cls(X.shape[1], per_class=per_class)._with_room_for(np.unique(labels))
-            result._take_in(cls._of_rows(X, y, per_class))
+                result = _with_room_for(cls(X.shape[1], per_class=per_class), np.unique(labels))
+            _take_in(result, cls._of_rows(X, y, per_class))
         if result is None:
             raise ValueError("there are no rows")
-        return result._without(result.labels[result.counts == 0])
+        return _without(result, result.labels[result.counts == 0])
 
-    def update(self, X: np.ndarray, y: np.ndarray) -> Self:
+    def update(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Count the rows of ``X`` in."""
         X, y = np.asarray(X), np.asarray(y)
         if X.ndim != 2 or X.shape[1] != self.means.shape[1] or y.shape != X.shape[:1]:
@@ -131,43 +127,13 @@ class ClassStatistics:
 
     def __add__(self, other: ClassStatistics) -> ClassStatistics:
         self._check_fits(other)
-        return self._with_room_for(other.labels)._take_in(other)
-
-    def _with_room_for(self, labels: np.ndarray) -> ClassStatistics:
-        """A copy that knows these classes, too, as yet without samples."""
-        result = ClassStatistics(self.means.shape[1], per_class=self.per_class)
-        result.labels = np.union1d(self.labels, labels)
-        at = np.searchsorted(result.labels, self.labels)
-        result.counts = np.zeros(len(result.labels))
-        result.means = np.zeros((len(result.labels), self.means.shape[1]))
-        result.counts[at], result.means[at] = self.counts, self.means
-        result.scatter, result.scatters = self.scatter, dict(self.scatters)
-        return result
-
-    def _take_in(self, other: ClassStatistics) -> Self:
-        """Add in place statistics of classes that are all known."""
-        at = np.searchsorted(self.labels, other.labels)
-        before, total = self.counts[at], self.counts[at] + other.counts
-        # The scatter of a union has one more rank per class: of the distance between the two means.
-        weights = np.sqrt(before * other.counts / total)
-        both = np.flatnonzero(before)
-        between = weights[both, None] * (self.means[at[both]] - other.means[both])
-        self.scatter = self.scatter + (other.scatter + between.T @ between)
-        if self.per_class:
-            shifts = dict(zip(other.labels[both].tolist(), between, strict=True))
-            for label, scatter in other.scatters.items():
-                if label in shifts:
-                    scatter = self.scatters[label] + (scatter + np.outer(shifts[label], shifts[label]))
-                self.scatters[label] = scatter
-        sums = before[:, None] * self.means[at] + other.counts[:, None] * other.means
-        self.counts[at], self.means[at] = total, sums / total[:, None]
-        return self
+        return _take_in(_with_room_for(self, other.labels), other)
 
     def __sub__(self, other: ClassStatistics) -> ClassStatistics:
         """The statistics without those of ``other``, which must be part of them."""
         self._check_fits(other)
         at = np.searchsorted(self.labels, other.labels)
-        result = self._with_room_for(other.labels)
+        result = _with_room_for(self, other.labels)
         if len(result.labels) > len(self.labels) or (self.counts[at] < other.counts).any():
             raise ValueError("more samples are taken away than there are")
         before, total = self.counts[at], self.counts[at] - other.counts
@@ -179,7 +145,7 @@ class ClassStatistics:
             if self.per_class:
                 result.scatters[label] = self.scatters[label] - (other.scatters[label] + np.outer(shift, shift))
         result.counts[at], result.means[at] = total, rest
-        return result._without(result.labels[result.counts == 0])
+        return _without(result, result.labels[result.counts == 0])
 
     def _check_fits(self, other: ClassStatistics) -> None:
         if self.means.shape[1] != other.means.shape[1] or self.per_class != other.per_class:
@@ -193,7 +159,7 @@ class ClassStatistics:
             raise ValueError("forgetting a class exactly needs statistics with per_class=True")
         result = copy.copy(self)
         result.scatter = self.scatter - self.scatters[int(label)]
-        return result._without(np.array([label]))
+        return _without(result, np.array([label]))
 
     def without(self, label: int) -> ClassStatistics:
         """The statistics without a class; later labels move up by one.
@@ -204,19 +170,12 @@ class ClassStatistics:
         if self.per_class or label not in self.labels:
             result = self.forget(label)
         else:
-            result = copy.copy(self)._without(np.array([label]))
+            result = _without(copy.copy(self), np.array([label]))
             freedom = (max(1, part.n_samples - len(part.labels)) for part in (result, self))
             result.scatter = self.scatter * (next(freedom) / next(freedom))
         result.labels = result.labels - (result.labels > label)
         result.scatters = {number - (number > label): scatter for number, scatter in result.scatters.items()}
         return result
-
-    def _without(self, labels: np.ndarray) -> ClassStatistics:
-        keep = ~np.isin(self.labels, labels)
-        self.labels, self.counts, self.means = self.labels[keep], self.counts[keep], self.means[keep]
-        gone = set(labels.tolist())
-        self.scatters = {label: scatter for label, scatter in self.scatters.items() if label not in gone}
-        return self
 
     def check(self, width: int, n_labels: int) -> None:
         """Raise a ValueError unless these are statistics of that width of the labels below ``n_labels``."""
@@ -251,3 +210,45 @@ class ClassStatistics:
         if result.per_class:
             result.scatters = dict(zip(result.labels.tolist(), arrays["scatters"], strict=True))
         return result
+
+
+def _with_room_for(statistics: ClassStatistics, labels: np.ndarray) -> ClassStatistics:
+    """A copy that knows these classes, too, as yet without samples."""
+    result = ClassStatistics(statistics.means.shape[1], per_class=statistics.per_class)
+    result.labels = np.union1d(statistics.labels, labels)
+    at = np.searchsorted(result.labels, statistics.labels)
+    result.counts = np.zeros(len(result.labels))
+    result.means = np.zeros((len(result.labels), statistics.means.shape[1]))
+    result.counts[at], result.means[at] = statistics.counts, statistics.means
+    result.scatter, result.scatters = statistics.scatter, dict(statistics.scatters)
+    return result
+
+
+def _take_in(statistics: ClassStatistics, other: ClassStatistics) -> ClassStatistics:
+    """Add in place statistics of classes that are all known."""
+    at = np.searchsorted(statistics.labels, other.labels)
+    before, total = statistics.counts[at], statistics.counts[at] + other.counts
+    # The scatter of a union has one more rank per class: of the distance between the two means.
+    weights = np.sqrt(before * other.counts / total)
+    both = np.flatnonzero(before)
+    between = weights[both, None] * (statistics.means[at[both]] - other.means[both])
+    statistics.scatter = statistics.scatter + (other.scatter + between.T @ between)
+    if statistics.per_class:
+        shifts = dict(zip(other.labels[both].tolist(), between, strict=True))
+        for label, scatter in other.scatters.items():
+            if label in shifts:
+                scatter = statistics.scatters[label] + (scatter + np.outer(shifts[label], shifts[label]))
+            statistics.scatters[label] = scatter
+    sums = before[:, None] * statistics.means[at] + other.counts[:, None] * other.means
+    statistics.counts[at], statistics.means[at] = total, sums / total[:, None]
+    return statistics
+
+
+def _without(statistics: ClassStatistics, labels: np.ndarray) -> ClassStatistics:
+    """Drop classes in place."""
+    keep = ~np.isin(statistics.labels, labels)
+    for name in ("labels", "counts", "means"):
+        setattr(statistics, name, getattr(statistics, name)[keep])
+    gone = set(labels.tolist())
+    statistics.scatters = {label: scatter for label, scatter in statistics.scatters.items() if label not in gone}
+    return statistics

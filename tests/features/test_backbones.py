@@ -365,7 +365,7 @@ def test_resnet18_out_of_reach(monkeypatch, tmp_path):
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(named, "_RESNET_URL", "http://localhost:9/resnet18-5c106cde.pth")
-    with pytest.raises(ValueError, match=r"resnet18 could not be downloaded .* with --weights"):
+    with pytest.raises(ValueError, match=r"resnet18 could not be downloaded .* as weights=FILE"):
         find_backbone("resnet18", "image")
 
 
@@ -374,12 +374,12 @@ def test_backbones_that_do_not_fit(tiny_onnx):
         find_backbone("minilm", "image")
     with pytest.raises(ValueError, match=r"not a backbone\. Expected vit-tiny"):
         find_backbone("vgg", "image")
-    with pytest.raises(ValueError, match="--weights goes with a named backbone"):
+    with pytest.raises(ValueError, match="weights go with a named backbone"):
         find_backbone(str(tiny_onnx), "image", tiny_onnx)
 
 
 def test_missing_packages_say_the_command(monkeypatch):
-    from taer.features import extras
+    from taer import extras
 
     def missing(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -41,7 +41,7 @@ def test_corrupt_image_stops_or_is_counted(capsys, drawings, tiny_onnx, tmp_path
     code, _, err = taer_command(capsys, *command)
     assert code == 2
     assert f"taer: {bad}: cannot be read" in err
-    assert err.strip().splitlines()[-1].endswith("which goes on from what is finished")
+    assert err.strip().splitlines()[-1].endswith("out with --skip-bad, which goes on from what is finished")
     code, out, _ = taer_command(capsys, *command, "--skip-bad")
     assert code == 0
     assert "11 train, 6 test, 2 classes, 5 features, 1 unreadable left out" in out
@@ -57,7 +57,9 @@ def test_no_network_says_what_to_do(capsys, monkeypatch, tmp_path):
     )
     assert (code, out) == (2, "")
     assert "could not be downloaded" in err
-    assert "Fetch CUB_200_2011.tgz on another machine and pass it" in err
+    assert (
+        "Fetch CUB_200_2011.tgz on another machine and pass it, or the folder it unpacks to, as --root PATH" in err
+    )
 
 
 def test_backbones_lists_what_is_here(capsys):

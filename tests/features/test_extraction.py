@@ -140,13 +140,13 @@ def test_corrupt_image(drawings, tiny_onnx, out, tmp_path):
     whole = taer.extract(drawings, str(tiny_onnx), tmp_path / "whole.safetensors")
     bad = sorted(drawings.glob("train/circle/*.png"))[2]
     bad.write_bytes(bad.read_bytes()[:60])
-    with pytest.raises(ValueError, match=rf"{bad}: cannot be read .*--skip-bad"):
+    with pytest.raises(ValueError, match=rf"{bad}: cannot be read .*skip_bad=True"):
         taer.extract(drawings, str(tiny_onnx), out)
     features = taer.extract(drawings, str(tiny_onnx), out, skip_bad=True)
     assert features.meta["skipped"] == "1"
     np.testing.assert_array_equal(features.train_x, np.delete(whole.train_x, 2, axis=0))
     np.testing.assert_array_equal(features.train_y, np.delete(whole.train_y, 2))
-    with pytest.raises(ValueError, match="was made with --skip-bad and lacks 1 unreadable items"):
+    with pytest.raises(ValueError, match="lacks 1 items that could not be read"):
         taer.extract(drawings, str(tiny_onnx), out)
 
 

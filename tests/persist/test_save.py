@@ -16,7 +16,8 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import taer
-from taer.persist.save import Decoder, _Encoder, checksum
+from taer.persist.encoding import Decoder, Encoder
+from taer.persist.save import checksum
 from tests.heads.test_every_head import learn
 
 NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
@@ -129,7 +130,7 @@ def test_what_cannot_be_saved_is_named_and_leaves_the_old_file(saved, attribute,
 )
 def test_values_that_no_file_can_hold(value, message):
     with pytest.raises(ValueError, match=message):
-        _Encoder().encode(value, "extra_")
+        Encoder().encode(value, "extra_")
 
 
 class Own(taer.TaER):
@@ -166,7 +167,7 @@ def test_values_of_every_kind_come_back():
         "empty": [np.zeros((0, 4), np.float16), np.array(7, np.uint8), np.array([], str), {}, [], ()],
         "scalars": [np.float32(0.1), np.int64(2), np.bool_(True)],
     }
-    encoder = _Encoder()
+    encoder = Encoder()
     described = json.loads(json.dumps(encoder.encode(value, "value")))
     loaded = Decoder(encoder.tensors).decode(described)
     assert repr(loaded) == repr(value)

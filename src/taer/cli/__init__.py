@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 import typer
 
-from taer import __version__
-
-app = typer.Typer(
-    help="Classifiers that learn new classes for ever, on top of any frozen pretrained model.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback(invoke_without_command=True)
-def _options(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-) -> None:
-    if version:
-        print(f"taer {__version__}")
-    elif context.invoked_subcommand is None:
-        print(context.get_help())
+from taer.cli import extract, info, models, paper, report, run, serve  # noqa: F401  (each registers its commands)
+from taer.cli.app import app
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -45,6 +27,3 @@ def main(arguments: list[str] | None = None) -> None:
 def _fail(message: str) -> None:
     print(f"taer: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)
-
-
-from taer.cli import extract, models, paper, report, run, serve  # noqa: E402, F401  (each registers its commands)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from taer.cli import app
+from taer.cli.app import app
 from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
 
 
@@ -76,19 +77,22 @@ def extract(
                 description=f"extracting{workers_alive(per_device=True)}",
             )
 
-        features = run(
-            source,
-            backbone,
-            out,
-            root=root,
-            weights=weights,
-            test_fraction=test_fraction,
-            text_column=text_column,
-            label_column=label_column,
-            split_column=split_column,
-            skip_bad=skip_bad,
-            progress=show,
-        )
+        try:
+            features = run(
+                source,
+                backbone,
+                out,
+                root=root,
+                weights=weights,
+                test_fraction=test_fraction,
+                text_column=text_column,
+                label_column=label_column,
+                split_column=split_column,
+                skip_bad=skip_bad,
+                progress=show,
+            )
+        except ValueError as error:
+            raise ValueError(_with_options(str(error))) from None
         bar.remove_task(task)
     skipped = int(features.meta.get("skipped", 0))
     print(
@@ -96,6 +100,16 @@ def extract(
         f"{len(features.classes)} classes, {features.n_features} features"
         + (f", {skipped} unreadable left out" if skipped else "")
         + ("" if computed else " (already there, nothing to do)")
+    )
+
+
+def _with_options(message: str) -> str:
+    """A message that names parameters of ``taer.extract``, with the options of the command in their place."""
+    parameters = r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad)=(\w+(?:\.\d+)?)"
+    return re.sub(
+        parameters,
+        lambda match: f"--{match[1].replace('_', '-')}" + ("" if match[2] == "True" else f" {match[2]}"),
+        message,
     )
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli import app
+from taer.cli.app import app
+from taer.cli.parameters import parameters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,13 +63,12 @@ def fit(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
     """Learn the training part of a feature file as the first task of a new head."""
-    from taer.cli.run import _parameters
     from taer.features import load_features
     from taer.heads import make_head
 
     head = make_head(method)  # a wrong name is reported before the file is read
     _check_replaceable(out, by_head=True)
-    params = _parameters([method], {}, set_ or [])[method]
+    params = parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
     _learn(head, load_features(features), classes, out)
 
@@ -210,47 +210,13 @@ def _label(name: str, head: Head) -> Any:
     return _as_known(np.array([name]), head)[0].item()
 
 
-def describe_head(path: Path) -> dict[str, Any]:
-    """What 'taer info' says of a saved head."""
-    from taer.heads import name_of
-    from taer.persist.save import load
-
-    head = load(path)
-    params = ", ".join(f"{name}={value!r}" for name, value in head.get_params().items())
-    tasks = [[str(label) for label, task in head.learning_order_ if task == t + 1] for t in range(head.n_tasks_)]
-    return {
-        "method": f"{name_of(type(head))} ({params})",
-        "features": f"{head.n_features_in_} numbers a sample",
-        "classes": f"{len(head.classes_)} in {head.n_tasks_} tasks",
-        **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},
-        "samples kept": len(getattr(head, "memory_", ())),
-        "size": f"{path.stat().st_size:,} bytes",
-    }
-
-
-def _few(labels: list[str]) -> str:
-    return f"{', '.join(labels[:8])}{', …' if len(labels) > 8 else ''}" or "no new class"
-
-
 def _check_replaceable(out: Path, *, by_head: bool) -> None:
-    """What is written over a file of another kind is lost: by mistake, as no one wants that."""
-    if out.is_file() and (not is_head(out) if by_head else _format_of(out)):
+    """Raise if another kind of file would be overwritten, which no one does on purpose."""
+    from taer.files import format_of
+    from taer.persist.save import is_head
+
+    if out.is_file() and (not is_head(out) if by_head else format_of(out)):
         raise ValueError(f"{out}: exists and is something else than what would be written; name another file")
-
-
-def is_head(path: Path) -> bool:
-    return path.is_file() and _format_of(path).startswith("taer-head/")
-
-
-def _format_of(path: Path) -> str:
-    """The format that a file of ours names in its header, or nothing."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return str((file.metadata() or {}).get("format", ""))
-    except SafetensorError:
-        return ""
 
 
 def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None:

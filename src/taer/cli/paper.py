@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taer.cli import app
+from taer.cli.app import app
 from taer.cli.workers import AddressOption, Engine, EngineOption, where
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from taer.cli import app
+from taer.cli.app import app
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""``taer run``, ``taer methods`` and ``taer info``."""
+"""``taer run`` and ``taer methods``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli import app
+from taer.cli.app import app
+from taer.cli.parameters import parameters
 from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def run(
 
     data = load_features(features)
     common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
-    chosen = _parameters(_names(methods), common, set_ or [])
+    chosen = parameters(_names(methods), common, set_ or [])
     runs = _runs(data, chosen, tasks, first, order, seeds)
     with where(engine, address, jobs):
         results, from_disk = run_with_progress(runs, out, jobs, fresh)
@@ -94,43 +95,6 @@ def _names(methods: str) -> list[str]:
     if not names:
         raise ValueError("no method given")
     return list(dict.fromkeys(names))
-
-
-def _parameters(names: list[str], common: dict[str, Any], settings: list[str]) -> dict[str, dict[str, Any]]:
-    """The parameters of each head from the command line, checked."""
-    from taer.heads import find_head, make_head
-    from taer.heads.params import check_params
-
-    known = {name: find_head(name)().get_params() for name in names}
-    given = {key: value for key, value in common.items() if value is not None}
-    params = {name: {key: value for key, value in given.items() if key in known[name]} for name in names}
-    for setting in settings:
-        left, equals, right = setting.partition("=")
-        method, dot, key = left.rpartition(".")
-        targets = [method] if dot else [name for name in names if key in known[name]]
-        if not equals or not key:
-            raise ValueError(f"--set {setting}: expected NAME=VALUE or METHOD.NAME=VALUE")
-        if dot and method not in names:
-            raise ValueError(f"--set {setting}: {method!r} is not among the methods of this run")
-        if not targets or any(key not in known[name] for name in targets):
-            raise ValueError(
-                f"--set {setting}: {method or 'no method of this run'} has"
-                f"{' no' if method else ''} parameter {key!r}"
-            )
-        for name in targets:
-            params[name][key] = _value(right)
-    for name in names:
-        check_params(make_head(name, **params[name]))
-    return params
-
-
-def _value(text: str) -> Any:
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            pass
-    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _runs(
@@ -264,43 +228,3 @@ def methods() -> None:
     help_texts = {item.name: item.metadata["help"] for head in HEADS.values() for item in fields(head)}
     for name, text in sorted(help_texts.items()):
         print(f"  {name:<20}{text}")
-
-
-@app.command()
-def info(
-    file: Annotated[
-        str | None, typer.Argument(help="A feature file, a folder of shards, an address, or a saved head.")
-    ] = None,
-) -> None:
-    """Describe a feature file (sizes, classes, mean feature norm, provenance) or a saved head."""
-    import numpy as np
-
-    from taer.cli.models import describe_head, is_head
-    from taer.features import load_features
-
-    if file is not None and is_head(Path(file)):
-        _print_described(describe_head(Path(file)))
-        return
-    data = load_features(file)
-    norms = [
-        np.linalg.norm(data.train_x[i : i + 4096].astype(np.float32), axis=1)
-        for i in range(0, len(data.train_y), 4096)
-    ]
-    per_class = np.bincount(data.train_y, minlength=len(data.classes))
-    described = {
-        "name": data.name,
-        "training samples": f"{len(data.train_y):,} × {data.n_features} {data.train_x.dtype}",
-        "test samples": f"{len(data.test_y):,} × {data.n_features} {data.test_x.dtype}",
-        "classes": f"{len(data.classes)}: {', '.join(data.classes[:5])}{', …' if len(data.classes) > 5 else ''}",
-        "samples of a class": f"{per_class.min()} to {per_class.max()} for training",
-        "mean feature norm": f"{np.concatenate(norms).mean():.3f}",
-        "smallest value": f"{min(data.train_x[i : i + 4096].min() for i in range(0, len(data.train_y), 4096)):.3f}",
-        **data.meta,
-        "fingerprint": data.fingerprint,
-    }
-    _print_described(described)
-
-
-def _print_described(described: dict[str, Any]) -> None:
-    for key, value in described.items():
-        print(f"{key:<20}{value}")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from taer.cli import app
+from taer.cli.app import app
 
 
 @app.command()
@@ -29,12 +29,14 @@ def serve(
         str | None,
         typer.Option(
             envvar="TAER_TOKEN",
-            help="What a change, or any request to an address that is not local, must show. "
-            "[default: a new one, shown at the start]",
+            help="Token for requests that change something, and for every request when listening on a public "
+            "address. [default: a new one, shown at the start]",
         ),
     ] = None,
 ) -> None:
     """Put a head behind HTTP: a page to teach it on, predictions, examples, tasks, versions to go back to."""
+    if model and demo:
+        raise ValueError("--demo brings a head of its own; leave out --model")
     try:
         from taer.serve.run import run
     except ImportError as error:

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from taer.features.extras import require
-from taer.features.files import FeatureSet, save_features
+from taer.extras import require
+from taer.features.files import save_feature_file
+from taer.features.set import FeatureSet
 
 _NAMES = ("X_train", "y_train", "X_test", "y_test")
 
 
 def features_from_arrays(
-    X_train: Any,
-    y_train: Any,
-    X_test: Any,
-    y_test: Any,
+    X_train: ArrayLike,
+    y_train: ArrayLike,
+    X_test: ArrayLike,
+    y_test: ArrayLike,
     *,
     out: str | os.PathLike[str] | None = None,
     name: str = "features",
@@ -56,7 +58,7 @@ def features_from_arrays(
         name=name,
     )
     if out is not None:
-        save_features(features, out)
+        save_feature_file(features, Path(out))
     return features
 
 
@@ -129,6 +131,6 @@ def _check_vectors(path: Path, kind: Any) -> None:
         raise ValueError(f"{path}: embedding must be a column of lists of numbers, got {kind}")
 
 
-def _floating(values: Any) -> np.ndarray:
+def _floating(values: ArrayLike) -> np.ndarray:
     array = np.asanyarray(values)  # a memory map stays one
     return array.astype(np.float32) if np.issubdtype(array.dtype, np.integer) else array

@@ -22,8 +22,10 @@ from joblib import Parallel, delayed
 
 from taer import __version__
 from taer.features.backbones import Backbone, find_backbone
-from taer.features.files import FeatureSet, load_features, read_header, write_feature_file
+from taer.features.files import read_feature_file, read_header, write_feature_file
+from taer.features.set import FeatureSet
 from taer.features.sources import Part, Source, open_source
+from taer.files import written_whole
 from taer.parallel import Shared, device_share, on_cluster, sharing
 
 CHUNK = 256  # items a file of finished work holds: what a kill can cost
@@ -95,7 +97,7 @@ def extract(
     fingerprint = _hash(data.digest, list(data.classes), model.name, model.weights, model.preprocess)
     if out.exists():
         _check_finished(out, fingerprint, skip_bad)
-        return load_features(out)
+        return read_feature_file(str(out))
     out.parent.mkdir(parents=True, exist_ok=True)
     parts_folder = Path(f"{out}.parts")
     workers = _OnCluster(data, model, backbone, weights, skip_bad) if on_cluster() else _Here(data, model, skip_bad)
@@ -115,7 +117,7 @@ def extract(
         },
     )
     shutil.rmtree(parts_folder)
-    return load_features(out)
+    return read_feature_file(str(out))
 
 
 def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
@@ -128,8 +130,8 @@ def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
         )
     if meta["skipped"] != "0" and not skip_bad:
         raise ValueError(
-            f"{out}: was made with --skip-bad and lacks {meta['skipped']} unreadable items; "
-            "pass --skip-bad to accept it, or remove it"
+            f"{out}: lacks {meta['skipped']} items that could not be read; "
+            "accept that with skip_bad=True, or remove the file"
         )
 
 
@@ -267,7 +269,7 @@ class _Here:
             return False
         raise ValueError(
             f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
-            "such items out with --skip-bad, which goes on from what is finished"
+            "such items out with skip_bad=True, which goes on from what is finished"
         )
 
 
@@ -358,12 +360,8 @@ def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any],
 
 def _write_chunk(path: Path, features: np.ndarray, rows: np.ndarray) -> None:
     """A chunk appears whole or not at all, also when several processes do the same work."""
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    with partial.open("wb") as file:
+    with written_whole(path, sync=True) as partial, partial.open("wb") as file:
         np.savez(file, features=features, rows=rows)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
 
 
 def _hash(*values: Any) -> str:

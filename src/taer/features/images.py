@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from taer.features.extras import require
+from taer.extras import require
 
 # Part of what a backbone says of its preprocessing: raise it whenever the same file gives other pixels.
 DECODER = "decode 2"

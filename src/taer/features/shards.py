@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 
-from taer.features.files import FeatureSet, mapped_tensors, read_header, split_header, write_rows
-from taer.features.storage import files_in
+from taer.features.files import mapped_tensors, read_header, split_header, write_rows
+from taer.features.set import FeatureSet
+from taer.files import written_whole
 from taer.rows import StackedRows
+from taer.storage import files_in
 
 
 def find_shards(folder: str) -> list[str]:
@@ -52,14 +52,11 @@ def save_shards(features: FeatureSet, folder: Path, shard_rows: int) -> None:
         raise ValueError(f"a shard needs at least one row, got {shard_rows}")
     if folder.exists():
         raise ValueError(f"{folder}: exists already")
-    partial = Path(f"{folder}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    try:
-        n_train, n_test = len(features.train_y), len(features.test_y)
-        shards = [(range(at, min(at + shard_rows, n_train)), range(0)) for at in range(0, n_train, shard_rows)]
-        shards += [(range(0), range(at, min(at + shard_rows, n_test))) for at in range(0, n_test, shard_rows)]
+    n_train, n_test = len(features.train_y), len(features.test_y)
+    shards = [(range(at, min(at + shard_rows, n_train)), range(0)) for at in range(0, n_train, shard_rows)]
+    shards += [(range(0), range(at, min(at + shard_rows, n_test))) for at in range(0, n_test, shard_rows)]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(folder) as partial:
+        partial.mkdir()
         for number, (train, test) in enumerate(shards):
             write_rows(features, partial / f"{number:06}.safetensors", train, test)
-        os.replace(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from taer.heads.card import GROUPS
+from taer.heads.card import GROUPS, Card
 
 if TYPE_CHECKING:
     from taer.heads.base import Head
@@ -62,16 +62,15 @@ HEADS = Registry()
 
 
 def _imported(path: str) -> type[Head]:
-    from taer.heads.base import Head
-
     module, _, name = path.partition(":")
     try:
         head = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{path}: cannot be imported ({error})") from None
-    if not (isinstance(head, type) and issubclass(head, Head)):
-        raise ValueError(f"{path}: not a subclass of taer.heads.Head")
-    return head
+    if not isinstance(head, type) or not isinstance(getattr(head, "card", None), Card):
+        raise ValueError(f"{path}: not a head; expected a subclass of taer.heads.Head with a card")
+    kind: type[Head] = head
+    return kind
 
 
 def find_head(name: str) -> type[Head]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from taer.features import FeatureSet, load_features
 from taer.features.files import FORMAT
+from taer.files import read_metadata
 
 Source = tuple[str, str]  # data set, backbone
 
@@ -14,15 +15,12 @@ Source = tuple[str, str]  # data set, backbone
 def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, FeatureSet]:
     """The wanted feature sets that a folder has."""
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; --features expects one with feature files")
-    from safetensors import SafetensorError, safe_open
-
+        raise ValueError(f"{folder}: no such folder; expected one with feature files")
     paths: dict[Source, Path] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            with safe_open(path, framework="numpy") as file:
-                header = file.metadata() or {}
-        except SafetensorError:
+            header = read_metadata(path)
+        except ValueError:
             continue  # not one of ours, or still being written
         source = header.get("dataset", ""), header.get("backbone", "")
         if header.get("format") != FORMAT or source not in wanted:

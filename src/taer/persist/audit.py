@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from taer.heads import Head
 from taer.rows import row_chunks
@@ -38,7 +39,7 @@ class Audit:
         return words
 
 
-def audit(old: Head, new: Head, X: Any = None) -> Audit:
+def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     """Compare two versions of a head, on the samples ``X`` if given.
 
     Examples
@@ -60,11 +61,11 @@ def audit(old: Head, new: Head, X: Any = None) -> Audit:
     moved = [label for label in common.tolist() if not _same_bits(old.class_state(label), new.class_state(label))]
     compared = changed = 0
     if X is not None and len(common):
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        compared = len(X)
-        for rows in row_chunks(X, width=max(X.shape[1], len(new.classes_))):
+        samples: Any = X if hasattr(X, "shape") else np.asarray(X)
+        compared = len(samples)
+        for rows in row_chunks(samples, width=max(samples.shape[1], len(new.classes_))):
             # The scores that predict compares, and so whatever rounds them otherwise shows here.
-            before, after = old.scores(X[rows])[:, at_old], new.scores(X[rows])[:, at_new]
+            before, after = old.scores(samples[rows])[:, at_old], new.scores(samples[rows])[:, at_new]
             changed += int((before.argmax(axis=1) != after.argmax(axis=1)).sum())
     earlier, later = (dict.fromkeys(label for label, _ in head.learning_order_) for head in (old, new))
     return Audit(

@@ -12,7 +12,7 @@ from taer.heads.base import Learned
 from taer.heads.closed_form.calibration import PooledLosses
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
 from taer.memory import Everything, GradientBased, GreedyBalanced, Herding, Reservoir
-from taer.persist.save import Decoder, decode_all, made
+from taer.persist.encoding import Decoder, decode_all, made
 from taer.statistics import ClassStatistics
 
 _VALUES: dict[str, Any] = {
@@ -43,7 +43,8 @@ def converted(
         state |= _descended(old, order, params)
     else:
         state |= _closed_form(old, order)
-        _RENAMED.get(name, lambda *_: None)(state, old, params)
+        if name in _RENAMED:
+            _RENAMED[name](state, old, params)
     if name == "icarl":
         params["memory"] = params.pop("exemplars")
     if name == "derpp":

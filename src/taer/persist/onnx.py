@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from taer import __version__
+from taer.files import written_whole
 from taer.heads import Head, name_of
 
 _OPSET = 17
@@ -39,12 +40,8 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:  # the checker and shape inference raise families of their own
         raise ValueError(f"the graph is not valid ONNX: {error}") from None
-    partial = Path(f"{path}.partial")
-    try:
+    with written_whole(path) as partial:
         onnx.save(model, partial, format="protobuf")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _onnx() -> Any:

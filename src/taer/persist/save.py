@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,34 +21,16 @@ from typing import Any
 import numpy as np
 
 from taer import __version__
-from taer.files import written_whole
-from taer.heads import HEADS, Head, Learned, name_of
-from taer.heads.closed_form.calibration import PooledLosses
-from taer.heads.closed_form.prior import Prior
-from taer.heads.embedding import Normalize, RandomFeatures, Standardize
+from taer.files import format_of, open_safetensors, written_whole
+from taer.heads import HEADS, Head, name_of
 from taer.heads.fitted import declared
 from taer.heads.params import check_params
 from taer.heads.validation import generator
-from taer.memory import POLICIES, Everything
-from taer.statistics import ClassStatistics
+from taer.persist.encoding import Decoder, Encoder, decode_all
+from taer.persist.format2 import converted
 
 FORMAT = "taer-head/3"
 EARLIER = "taer-head/2"
-_DTYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))} | {
-    "float16",
-    "float32",
-    "float64",
-}
-_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-_SCALARS: dict[str, type] = {name: np.dtype(name).type for name in _DTYPES}
-KINDS: dict[str, Any] = {
-    "learned": Learned,
-    "statistics": ClassStatistics,
-    "memory-everything": Everything,
-    **{f"memory-{name}": kind for name, kind in POLICIES.items()},
-    **{kind.kind: kind for kind in (Standardize, Normalize, RandomFeatures, PooledLosses, Prior)},
-}
-_NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def save(head: Head, path: str | os.PathLike[str]) -> None:
@@ -103,11 +85,15 @@ def load(path: str | os.PathLike[str]) -> Head:
         ) from None
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    from safetensors import safe_open
+def is_head(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a saved head, of any version, by its header."""
+    return format_of(path).startswith("taer-head/")
 
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    refusal = f"{path}: not a saved head, or truncated"
     try:
-        with safe_open(path, framework="numpy") as file:  # checks sizes and offsets against the file's length
+        with open_safetensors(path, refusal) as file:
             metadata = file.metadata() or {}
             found = metadata.get("format", "")
             if found.startswith("taer-head/") and found not in (FORMAT, EARLIER):
@@ -120,8 +106,8 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
             return metadata, {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
     except ValueError:
         raise
-    except Exception as error:  # safetensors and its numpy bridge raise families of their own
-        raise ValueError(f"{path}: not a saved head, or truncated ({error})") from None
+    except Exception as error:  # a type that numpy lacks has errors of its own
+        raise ValueError(f"{refusal} ({error})") from None
 
 
 def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -139,7 +125,7 @@ def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     name = name_of(type(head))
     if "<locals>" in name:
         raise ValueError(f"{type(head).__name__} cannot be saved: define the class at the top of a module")
-    encoder = _Encoder()
+    encoder = Encoder()
     return encoder.tensors, {
         "name": name,
         "params": {name: encoder.encode(getattr(head, name), f"params.{name}") for name in sorted(params)},
@@ -153,8 +139,6 @@ def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def _restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, earlier: bool) -> Head:
     kind = _kind(header["name"])
     if earlier:
-        from taer.persist.format2 import converted
-
         params, state = converted(header, tensors)
     else:
         decode = Decoder(tensors).decode
@@ -199,103 +183,3 @@ def checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(array.data if array.size else b"")
     return digest.hexdigest()
-
-
-def decode_all(decode: Callable[[Any], Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: decode(value) for name, value in values.items()}
-
-
-class _Encoder:
-    """Turns fitted state into JSON, with the arrays put aside as tensors named by where they were found."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, np.ndarray] = {}
-
-    def encode(self, value: Any, where: str) -> Any:
-        if value is None or type(value) in (bool, int, float, str):
-            return value
-        if isinstance(value, np.ndarray):
-            return self._array(value, where)
-        if type(value) in _SCALARS.values():
-            return {"$scalar": [value.dtype.name, value.item()]}
-        if isinstance(value, np.dtype) and value.name in _DTYPES:
-            return {"$dtype": value.name}
-        if isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in _BIT_GENERATORS:
-            return {"$generator": self.encode(value.bit_generator.state, where)}
-        if type(value) is list:
-            return [self.encode(item, f"{where}.{i}") for i, item in enumerate(value)]
-        if type(value) is tuple:
-            return {"$tuple": self.encode(list(value), where)}
-        if type(value) is dict:
-            pairs = enumerate(value.items())
-            return {
-                "$dict": [
-                    [self.encode(k, f"{where}.{i}.key"), self.encode(v, f"{where}.{i}")] for i, (k, v) in pairs
-                ]
-            }
-        if type(value) in _NAMES:
-            kind, parts = _NAMES[type(value)], list(value) if isinstance(value, tuple) else value.to_arrays()
-            return {"$value": [kind, self.encode(parts, where)]}
-        raise ValueError(f"the head cannot be saved: {where} is a {type(value).__name__}")
-
-    def _array(self, array: np.ndarray, where: str) -> Any:
-        if array.dtype.kind == "U" or (array.dtype.kind == "O" and all(type(item) is str for item in array.flat)):
-            return {"$strings": [array.dtype.kind, list(array.shape), array.ravel().tolist()]}
-        if array.dtype.name not in _DTYPES:
-            raise ValueError(f"the head cannot be saved: {where} is an array of {array.dtype}")
-        # Products of matrices may round differently when a matrix lies the other way round in memory.
-        turned = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
-        self.tensors[where] = np.ascontiguousarray(array.T if turned else array).reshape(
-            array.shape[::-1] if turned else array.shape
-        )
-        return {"$turned" if turned else "$array": where}
-
-
-class Decoder:
-    """The inverse of the encoder. What the file names is looked up among known kinds, never imported."""
-
-    def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
-        self._kinds: dict[str, Callable[[Any], Any]] = {
-            "$array": lambda name: tensors[name],
-            "$turned": lambda name: tensors[name].T,
-            "$strings": self._strings,
-            "$scalar": lambda parts: _SCALARS[parts[0]](parts[1]),
-            "$dtype": lambda name: np.dtype(_SCALARS[name]),
-            "$tuple": lambda items: tuple(self.decode(items)),
-            "$dict": lambda pairs: {self.decode(key): self.decode(value) for key, value in pairs},
-            "$generator": self._generator,
-            "$value": lambda parts: made(KINDS[parts[0]], self.decode(parts[1])),
-        }
-
-    def decode(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self.decode(item) for item in value]
-        if isinstance(value, dict):
-            ((kind, content),) = value.items()
-            return self._kinds[kind](content)
-        return value
-
-    def _strings(self, parts: tuple[str, list[int], list[str]]) -> np.ndarray:
-        kind, shape, items = parts
-        if not all(type(item) is str for item in items):
-            raise ValueError("an array of strings holds something else")
-        return np.array(items, {"U": np.str_, "O": object}[kind]).reshape(shape)
-
-    def _generator(self, described: Any) -> np.random.Generator:
-        state = self.decode(described)
-        if state["bit_generator"] not in _BIT_GENERATORS:
-            raise ValueError("unknown generator of random numbers")
-        # Where the next number lies in a buffer: numpy does not look whether it lies in there.
-        place, end = {"MT19937": (state["state"].get("pos"), 624), "Philox": (state.get("buffer_pos"), 4)}.get(
-            state["bit_generator"], (0, 0)
-        )
-        if type(place) is not int or not 0 <= place <= end:
-            raise ValueError("the state of its random numbers is not one that numpy has")
-        bits = getattr(np.random, state["bit_generator"])()
-        bits.state = state
-        return np.random.Generator(bits)
-
-
-def made(kind: Any, parts: Any) -> Any:
-    """A value of a known kind from what describes it."""
-    return kind(*parts) if issubclass(kind, tuple) else kind.from_arrays(parts)

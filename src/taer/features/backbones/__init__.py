@@ -14,7 +14,7 @@ __all__ = ["NAMED", "Backbone", "find_backbone"]
 def find_backbone(name: str, kind: Kind, weights: Path | None = None) -> Backbone:
     """The backbone of that name for images or texts; see :func:`taer.extract` for what it may be."""
     if weights is not None and name not in NAMED:
-        raise ValueError(f"--weights goes with a named backbone ({', '.join(NAMED)}); {name} is not one")
+        raise ValueError(f"weights go with a named backbone ({', '.join(NAMED)}); {name} is not one")
     if name in NAMED:
         backbone = NAMED[name].find(weights)
     elif name.startswith("hf:") and kind == "text":

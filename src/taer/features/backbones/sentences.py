@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from taer.extras import require
 from taer.features.backbones.base import Backbone, Encoder
 from taer.features.backbones.hub import model_folder, read_json, weights_of
 from taer.features.backbones.inference import torch_device
-from taer.features.extras import require
 
 _BATCH = 32
 

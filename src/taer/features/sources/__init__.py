@@ -35,7 +35,7 @@ def open_source(
             raise ValueError(f"{where}: no such file or folder")
         return _NAMED[name](where)
     if root is not None:
-        raise ValueError(f"--root says where a named data set is ({', '.join(_NAMED)}); {name} is not one")
+        raise ValueError(f"a root is where a named data set is ({', '.join(_NAMED)}); {name} is not one")
     if name.startswith("hf:"):
         return open_hub(name.removeprefix("hf:"), text_column, label_column)
     path = Path(name)

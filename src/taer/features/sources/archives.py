@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import tarfile
 from pathlib import Path
 
-from taer.features.extras import require
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept between runs."""
-    return Path(require("pooch", "images").os_cache("taer"))
+from taer.extras import require
+from taer.files import written_whole
+from taer.storage import cache_folder
 
 
 def download(name: str, url: str, checksum: str, remedy: str) -> Path:
@@ -45,15 +40,11 @@ def unpacked(archive: Path, name: str) -> Path:
     key = hashlib.sha256(f"{archive.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:16]
     folder = cache_folder() / name / key
     if not folder.exists():
-        partial = folder.with_name(f"{key}.partial-{os.getpid()}")
         try:
-            with tarfile.open(archive) as tar:
+            with written_whole(folder) as partial, tarfile.open(archive) as tar:
                 tar.extractall(partial, filter="data")
-            partial.rename(folder)
         except (tarfile.TarError, EOFError) as error:
             raise ValueError(f"{archive}: not a whole tar archive ({error})") from None
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 

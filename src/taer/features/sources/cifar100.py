@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.extras import require
 from taer.features.sources.archives import download
 from taer.features.sources.base import Part, Source, digest
 
@@ -18,7 +18,7 @@ URL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 CHECKSUM = "md5:03b5dce01913d631647c71ecec9e9cb8"
 REMEDY = (
     "Fetch cifar-100-binary.tar.gz or cifar-100-python.tar.gz on another machine and pass it, "
-    "or the folder it unpacks to, with --root"
+    "or the folder it unpacks to, as root=PATH"
 )
 _ROW = 2 + 3 * 32 * 32  # coarse label, fine label, then the red, green and blue planes
 

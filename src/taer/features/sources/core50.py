@@ -15,7 +15,7 @@ from taer.features.sources.base import Part, Source, digest, files_digest
 
 URL = "http://bias.csr.unibo.it/maltoni/download/core50/core50_128x128.zip"
 CHECKSUM = "md5:745f3373fed08d69343f1058ee559e13"
-REMEDY = "Fetch core50_128x128.zip on another machine and pass it, or the folder it unpacks to, with --root"
+REMEDY = "Fetch core50_128x128.zip on another machine and pass it, or the folder it unpacks to, as root=PATH"
 TEST_SESSIONS = (3, 7, 10)
 _CATEGORIES = (
     "plug adapter", "mobile phone", "scissors", "light bulb", "can",

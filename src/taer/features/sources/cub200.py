@@ -9,7 +9,7 @@ from taer.features.sources.base import Source, files_digest, files_part
 
 URL = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
 CHECKSUM = "md5:97eceeb196236b17998738112f37df78"
-REMEDY = "Fetch CUB_200_2011.tgz on another machine and pass it, or the folder it unpacks to, with --root"
+REMEDY = "Fetch CUB_200_2011.tgz on another machine and pass it, or the folder it unpacks to, as root=PATH"
 
 
 def open_cub200(root: Path | None) -> Source:

@@ -15,7 +15,9 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
     """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` of which a share is for test."""
     if (root / "train").is_dir() and (root / "test").is_dir():
         if test_fraction is not None:
-            raise ValueError(f"{root}: already has train/ and test/; leave --test-fraction out")
+            raise ValueError(
+                f"{root}: already has train/ and test/, so no test fraction is set aside; leave it out"
+            )
         train, test = _images(root / "train"), _images(root / "test")
         classes = sorted({name for name, _ in train})
         if unknown := sorted({name for name, _ in test} - set(classes)):
@@ -26,7 +28,7 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
         if test_fraction is None:
             raise ValueError(
                 f"{root}: expected train/CLASS/* and test/CLASS/*; for one tree CLASS/* say how much of it "
-                "is for test, such as --test-fraction 0.2"
+                "is for test, such as test_fraction=0.2"
             )
         names = [path.relative_to(root).as_posix() for _, path in everything]
         label_of = {name: label for label, name in enumerate(classes)}

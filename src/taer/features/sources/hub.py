@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.extras import require
 from taer.features.images import decode_image
 from taer.features.sources.base import Kind, Part, Source, digest
 
@@ -27,11 +27,11 @@ def open_hub(name: str, text_column: str | None, label_column: str | None) -> So
     features = data["train"].features
     if label_column is None:
         kinds = [key for key, value in features.items() if isinstance(value, datasets.ClassLabel)]
-        label_column = _only(name, "label", "--label-column", kinds or [key for key in features if key == "label"])
+        label_column = _only(name, "label", "label_column", kinds or [key for key in features if key == "label"])
     if text_column is None:
         kinds = [key for key, value in features.items() if isinstance(value, datasets.Image)]
         kinds = kinds or [key for key in features if key == "text"]
-        text_column = _only(name, "image or text", "--text-column", kinds)
+        text_column = _only(name, "image or text", "text_column", kinds)
     for column in (text_column, label_column):
         if column not in features:
             raise ValueError(f"hf:{name}: no column {column}; it has {', '.join(features)}")
@@ -51,7 +51,8 @@ def open_hub(name: str, text_column: str | None, label_column: str | None) -> So
         _part(split, text_column, part, kind, f"hf:{name} {split_name}")
         for split, part, split_name in zip(raw, ids, ("train", test_name), strict=True)
     ]
-    content = digest(split._fingerprint.encode() for split in (data["train"], data[test_name]))
+    # datasets has no public name for the hash of a data set's content
+    content = digest(split._fingerprint.encode() for split in (data["train"], data[test_name]))  # noqa: SLF001
     licence = str(data["train"].info.license or "see the data set's card")
     return Source(name, kind, tuple(classes), parts[0], parts[1], content, licence)
 
@@ -69,10 +70,10 @@ def _part(split: Any, column: str, labels: np.ndarray, kind: Kind, where: str) -
     return Part(labels, read, lambda row: f"{where} row {row}")
 
 
-def _only(name: str, what: str, option: str, found: list[str]) -> str:
+def _only(name: str, what: str, parameter: str, found: list[str]) -> str:
     if len(found) != 1:
         raise ValueError(
-            f"hf:{name}: which column is the {what}? Say so with {option} "
+            f"hf:{name}: which column is the {what}? Say so with {parameter}=NAME "
             f"({', '.join(found) or 'none was recognised'})"
         )
     return found[0]

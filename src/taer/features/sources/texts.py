@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.extras import require
 from taer.features.sources.base import Part, Source, digest, split_by_name
 
 
@@ -31,8 +31,8 @@ def open_texts(
         for_test = split_by_name(texts, list(ids), test_fraction)
     else:
         raise ValueError(
-            f"{path}: which rows are for test? Name the column that says train or test with --split-column, "
-            "or set a share aside with --test-fraction 0.2"
+            f"{path}: which rows are for test? Name the column that says train or test with split_column=NAME, "
+            "or set a fraction aside with test_fraction=0.2"
         )
     content = digest(value.encode() for name in wanted for value in columns[name])
     train, test = (texts_part(path, texts, ids, np.flatnonzero(rows)) for rows in (~for_test, for_test))

@@ -1,15 +1,20 @@
-"""Where feature files lie: on a disk, where they are memory-mapped, or behind an address, whence they are copied once."""
+"""Where files are: on a disk, where they are memory-mapped, or behind a URL, from which they are copied once."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from taer.features.extras import require
+from taer.extras import require
+from taer.files import written_whole
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept between runs."""
+    return Path(require("pooch", "images").os_cache("taer"))
 
 
 def is_address(path: Any) -> bool:
@@ -21,20 +26,14 @@ def local_path(path: str) -> str:
     """The path itself, or that of a local copy of what an address names; copied again only when it has changed."""
     if not is_address(path):
         return path
-    from taer.features.sources.archives import cache_folder
-
     try:
         files, inner = require("fsspec", "cluster").url_to_fs(path)
         version = hashlib.sha256(f"{path} {files.ukey(inner)}".encode()).hexdigest()[:20]
         copy = cache_folder() / "features" / version / inner.rpartition("/")[2]
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
-            partial = copy.with_name(f"{copy.name}.{os.getpid()}.partial")
-            try:
+            with written_whole(copy) as partial:
                 files.get_file(inner, str(partial))
-                os.replace(partial, copy)
-            finally:
-                partial.unlink(missing_ok=True)
     except Exception as error:  # every store has errors of its own
         raise _refusal(path, error) from None
     return str(copy)

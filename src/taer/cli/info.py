@@ -1,0 +1,74 @@
+"""``taer info``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from taer.cli.app import app
+
+
+@app.command()
+def info(
+    file: Annotated[
+        str | None, typer.Argument(help="A feature file, a folder of shards, an address, or a saved head.")
+    ] = None,
+) -> None:
+    """Describe a feature file (sizes, classes, mean feature norm, provenance) or a saved head."""
+    import numpy as np
+
+    from taer.features import load_features
+    from taer.persist.save import is_head
+    from taer.rows import row_chunks
+
+    if file is not None and Path(file).is_file() and is_head(file):
+        _print_described(_describe_head(Path(file)))
+        return
+    data = load_features(file)
+    norms, smallest = [], []
+    for rows in row_chunks(data.train_x):
+        X = data.train_x[rows].astype(np.float32)
+        norms.append(np.linalg.norm(X, axis=1))
+        smallest.append(X.min())
+    per_class = np.bincount(data.train_y, minlength=len(data.classes))
+    described = {
+        "name": data.name,
+        "training samples": f"{len(data.train_y):,} × {data.n_features} {data.train_x.dtype}",
+        "test samples": f"{len(data.test_y):,} × {data.n_features} {data.test_x.dtype}",
+        "classes": f"{len(data.classes)}: {', '.join(data.classes[:5])}{', …' if len(data.classes) > 5 else ''}",
+        "samples of a class": f"{per_class.min()} to {per_class.max()} for training",
+        "mean feature norm": f"{np.concatenate(norms).mean():.3f}",
+        "smallest value": f"{min(smallest):.3f}",
+        **data.meta,
+        "fingerprint": data.fingerprint,
+    }
+    _print_described(described)
+
+
+def _print_described(described: dict[str, Any]) -> None:
+    for key, value in described.items():
+        print(f"{key:<20}{value}")
+
+
+def _describe_head(path: Path) -> dict[str, Any]:
+    """What 'taer info' says of a saved head."""
+    from taer.heads import name_of
+    from taer.persist.save import load
+
+    head = load(path)
+    params = ", ".join(f"{name}={value!r}" for name, value in head.get_params().items())
+    tasks = [[str(label) for label, task in head.learning_order_ if task == t + 1] for t in range(head.n_tasks_)]
+    return {
+        "method": f"{name_of(type(head))} ({params})",
+        "features": f"{head.n_features_in_} numbers a sample",
+        "classes": f"{len(head.classes_)} in {head.n_tasks_} tasks",
+        **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},
+        "samples kept": len(getattr(head, "memory_", ())),
+        "size": f"{path.stat().st_size:,} bytes",
+    }
+
+
+def _few(labels: list[str]) -> str:
+    return f"{', '.join(labels[:8])}{', …' if len(labels) > 8 else ''}" or "no new class"

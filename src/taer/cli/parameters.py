@@ -1,0 +1,42 @@
+"""``--set NAME=VALUE``: parameters of heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def parameters(names: list[str], common: dict[str, Any], settings: list[str]) -> dict[str, dict[str, Any]]:
+    """The parameters of each head from the command line, checked."""
+    from taer.heads import find_head, make_head
+    from taer.heads.params import check_params
+
+    known = {name: find_head(name)().get_params() for name in names}
+    given = {key: value for key, value in common.items() if value is not None}
+    params = {name: {key: value for key, value in given.items() if key in known[name]} for name in names}
+    for setting in settings:
+        left, equals, right = setting.partition("=")
+        method, dot, key = left.rpartition(".")
+        targets = [method] if dot else [name for name in names if key in known[name]]
+        if not equals or not key:
+            raise ValueError(f"--set {setting}: expected NAME=VALUE or METHOD.NAME=VALUE")
+        if dot and method not in names:
+            raise ValueError(f"--set {setting}: {method!r} is not among the methods of this run")
+        if not targets or any(key not in known[name] for name in targets):
+            raise ValueError(
+                f"--set {setting}: {method or 'no method of this run'} has"
+                f"{' no' if method else ''} parameter {key!r}"
+            )
+        for name in targets:
+            params[name][key] = _value(right)
+    for name in names:
+        check_params(make_head(name, **params[name]))
+    return params
+
+
+def _value(text: str) -> Any:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text)

@@ -1,0 +1,68 @@
+"""Feature sets on disk, in the project's format and in others: :func:`load_features` and :func:`save_features`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from taer.features.arrays import read_npy, read_npz, read_parquet
+from taer.features.files import read_feature_file, save_feature_file
+from taer.features.set import FeatureSet
+from taer.features.shards import find_shards, read_shards, save_shards
+from taer.storage import is_address, is_folder, local_path
+
+
+def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
+    """Read a feature set from a file or folder, or the embedded default for ``None``.
+
+    A ``.safetensors`` file is the project's own format. An ``.npz`` file has the arrays ``X_train, y_train,
+    X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
+    ``label`` and ``split`` (train or test). In all three the labels may be names. A folder of ``.safetensors``
+    files is one set in shards. An address that fsspec knows (``s3://…``) is copied to a local cache first.
+
+    Examples
+    --------
+    >>> import taer
+    >>> sketches = taer.load_features()
+    >>> sketches.name, len(sketches.classes), len(sketches.train_x), len(sketches.test_x)
+    ('sketches100', 100, 8000, 2000)
+    """
+    if path is None:
+        return read_feature_file(str(Path(__file__).parent / "data" / "sketches100.safetensors"))
+    address = str(path)
+    if is_folder(address):
+        if shards := find_shards(address):
+            return read_shards(address, shards)
+        if is_address(address):
+            raise ValueError(f"{address}: a folder without .safetensors files")
+        return read_npy(Path(address))
+    suffix = Path(address).suffix
+    readers = {".npz": read_npz, ".npy": read_npy, ".parquet": read_parquet}
+    here = Path(local_path(address))
+    if not here.is_file():
+        raise ValueError(f"{address}: no such file" if not here.exists() else f"{address}: not a file")
+    if suffix == ".safetensors":
+        return read_feature_file(address)
+    if suffix not in readers:
+        raise ValueError(f"{address}: a feature file ends in .safetensors or {' or '.join(readers)}")
+    return readers[suffix](here)
+
+
+def save_features(features: FeatureSet, path: str | os.PathLike[str], *, shard_rows: int | None = None) -> None:
+    """Write a feature set in the project's format; the file appears whole or not at all.
+
+    With ``shard_rows``, ``path`` is a folder of shards with at most so many rows each.
+
+    Examples
+    --------
+    >>> import tempfile, taer
+    >>> from taer.features import save_features
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_features(taer.load_features(), folder + "/copy.safetensors")
+    ...     len(taer.load_features(folder + "/copy.safetensors").train_x)
+    8000
+    """
+    if shard_rows is not None:
+        save_shards(features, Path(path), shard_rows)
+    else:
+        save_feature_file(features, Path(path))

@@ -1,0 +1,78 @@
+"""A feature set: one data set as one frozen backbone sees it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from taer.rows import Rows, row_chunks
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Training and test features of a data set, with labels ``0 … len(classes) - 1``.
+
+    The features are arrays, memory-mapped ones, or :class:`~taer.rows.Rows`, of which only what is indexed is read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taer import FeatureSet
+    >>> X, y = np.eye(4), np.array([0, 0, 1, 1])
+    >>> features = FeatureSet(X, y, X, y, classes=("cat", "dog"))
+    >>> features.n_features
+    4
+    """
+
+    train_x: np.ndarray | Rows
+    train_y: np.ndarray
+    test_x: np.ndarray | Rows
+    test_y: np.ndarray
+    classes: tuple[str, ...]
+    meta: Mapping[str, str] = field(default_factory=dict)
+    name: str = "features"
+
+    def __post_init__(self) -> None:
+        for split, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
+            if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
+                raise ValueError(
+                    f"{self.name}: {split} features must be n × d with n labels, got shapes {x.shape} and {y.shape}"
+                )
+            if not len(x):
+                raise ValueError(f"{self.name}: the {split} part is empty")
+            if not np.issubdtype(x.dtype, np.floating):
+                raise ValueError(f"{self.name}: {split} features must be floating point, got {x.dtype}")
+            if not np.issubdtype(y.dtype, np.integer):
+                raise ValueError(f"{self.name}: {split} labels must be integers, got {y.dtype}")
+            if y.min() < 0 or y.max() >= len(self.classes):
+                raise ValueError(
+                    f"{self.name}: {split} labels must lie in 0 … {len(self.classes) - 1} "
+                    f"({len(self.classes)} classes), got {y.min()} … {y.max()}"
+                )
+            for rows in row_chunks(x):
+                if not np.isfinite(x[rows]).all():
+                    raise ValueError(f"{self.name}: {split} features contain NaN or infinite values")
+        if self.train_x.shape[1] != self.test_x.shape[1]:
+            raise ValueError(
+                f"{self.name}: train and test features differ in width, "
+                f"{self.train_x.shape[1]} and {self.test_x.shape[1]}"
+            )
+
+    @property
+    def n_features(self) -> int:
+        return int(self.train_x.shape[1])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the features, labels and class names: what makes two sets the same data."""
+        digest = hashlib.sha256(json.dumps(self.classes).encode())
+        for array in (self.train_x, self.train_y, self.test_x, self.test_y):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            for rows in row_chunks(array):
+                digest.update(np.ascontiguousarray(array[rows]).data)
+        return digest.hexdigest()
