@@ -12,6 +12,7 @@ import pytest
 
 import taer
 from taer.features import save_features
+from tests.conftest import heads_with
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_audit_shows_what_another_method_moves(cli, file):
     assert (code, err) == (2, "taer: Finetune and UCIR are not two versions of one head\n")
 
 
-@pytest.mark.parametrize("method", ["ncm", "fecam", "lda-frozen", "gauss-frozen", "gauss-chain"])
+@pytest.mark.parametrize("method", heads_with(frozen=True, keeps="statistics"))
 def test_audit_sees_that_frozen_scores_rest_and_that_others_do_not(cli, file, features, method, tmp_path):
     cli("fit", file, "--classes", "0:5", "--method", method, "--out", "a")
     cli("learn", "a", file, "--classes", "5:10", "--out", "b")

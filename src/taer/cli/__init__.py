@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,11 +23,32 @@ app = typer.Typer(
 def _options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    import_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a module with heads of your own before the command, also one in the present folder. "
+            "May be repeated.",
+        ),
+    ] = None,
 ) -> None:
+    for module in import_ or []:
+        import_own(module)
     if version:
         print(f"taer {__version__}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
+
+
+def import_own(module: str) -> None:
+    """Import a module that the user named, from the present folder too: an installed program does not look there."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # last, so that no file there takes the place of a package
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ValueError(f"the module {module} cannot be imported: {error}") from None
 
 
 def main(arguments: list[str] | None = None) -> None:

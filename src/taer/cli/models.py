@@ -54,7 +54,9 @@ class Target(StrEnum):
 def fit(
     features: Features,
     out: Annotated[Path, typer.Option(help="Where the head is saved; a head that is there is replaced.")],
-    method: Annotated[str, typer.Option(help="A head by name; see 'taer methods'.")] = "taer",
+    method: Annotated[
+        str, typer.Option(help="A head by name; see 'taer methods'. Your own: module:Class.")
+    ] = "taer",
     classes: Classes = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")
@@ -62,11 +64,10 @@ def fit(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
     """Learn the training part of a feature file as the first task of a new head."""
-    from taer.cli.run import _parameters
+    from taer.cli.run import _parameters, find_method
     from taer.features import load_features
-    from taer.heads import make_head
 
-    head = make_head(method)  # a wrong name is reported before the file is read
+    head = find_method(method)()  # a wrong name is reported before the file is read
     _check_replaceable(out, by_head=True)
     params = _parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
