@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import taer
 import taer.cli
 from taer import FeatureSet
 from taer.features import save_features
@@ -15,6 +16,12 @@ SMALL = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}
 
 def small_head(name: str, **params):
     return taer.make_head(name, **SMALL.get(name, {}), **params)
+
+
+def heads_with(**facts) -> list[str]:
+    """Names of the heads whose card says all of this."""
+    wanted = facts.items()
+    return [name for name, head in taer.HEADS.items() if all(getattr(head.card, key) == it for key, it in wanted)]
 
 
 def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread: float = 1.0):

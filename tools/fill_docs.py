@@ -1,4 +1,4 @@
-"""Put measured tables into a page of the documentation.
+"""Put measured tables, and what the heads say of themselves, into the documentation.
 
     python benchmarks/fidelity.py --features DIR > fidelity.out.md
     python tools/fill_docs.py docs/fidelity.md fidelity.out.md
@@ -10,6 +10,12 @@ A page marks a place with ``<!-- measured: SECTION -->`` and ``<!-- end -->``, o
 ``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a title in bold;
 both are named by how they begin. What lies between the marks is replaced. Pictures named ``images/NAME.svg`` that the
 measured file has beside it in ``figures/`` are copied too.
+
+    python tools/fill_docs.py cards
+
+writes what the cards of the heads say (``taer.heads.card``): the table of heads in the README, between
+``<!-- cards: heads -->`` and ``<!-- end -->``, and in ``docs/choosing.md`` every column of a table of heads that is
+titled like a fact of a card.
 """
 
 from __future__ import annotations
@@ -17,9 +23,17 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from taer.heads import HEADS, Head
+from taer.heads.card import GROUPS
+
 MARK = re.compile(r"(<!-- measured: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+HEADS_TABLE = re.compile(r"(<!-- cards: heads -->\n).*?(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"^\| head \|.*\n(?:\|.*\n)+", re.MULTILINE)
+ROOT = Path(__file__).parents[1]
 IMAGE = re.compile(r"\(images/([\w-]+\.svg)\)")
 
 
@@ -38,7 +52,46 @@ def measured(text: str, name: str) -> str:
     return body
 
 
+def heads_table(heads: Mapping[str, type[Head]]) -> str:
+    """The heads by group, and which of them never move old scores."""
+    rows = ["| heads | what they are | old scores never move |", "|---|---|---|"]
+    for group, title in GROUPS.items():
+        names = [name for name, head in heads.items() if head.card.group == group]
+        frozen = [name for name in names if heads[name].card.frozen]
+        which = {0: "", len(names): "all" if len(names) > 1 else "yes"}.get(len(frozen), quoted(frozen))
+        rows.append(f"| {quoted(names)} | {title} | {which} |")
+    return "\n".join(rows)
+
+
+def quoted(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def with_facts(table: str, heads: Mapping[str, type[Head]]) -> str:
+    """A table of heads whose columns that are titled like a fact of a card say what the cards say."""
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    titles, _, *rows = lines
+    for row in rows:
+        facts = heads[row[0].strip("`")].card.facts()
+        row[:] = [facts.get(title, cell) for title, cell in zip(titles, row, strict=True)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def from_cards() -> dict[Path, str]:
+    """The pages that the cards decide, as they must be."""
+    ours = {name: head for name, head in HEADS.items() if head.__module__.startswith("taer.")}
+    readme, choosing = ROOT / "README.md", ROOT / "docs" / "choosing.md"
+    return {
+        readme: HEADS_TABLE.sub(lambda mark: f"{mark[1]}{heads_table(ours)}\n{mark[2]}", readme.read_text()),
+        choosing: TABLE.sub(lambda found: with_facts(found[0], ours), choosing.read_text()),
+    }
+
+
 def main() -> None:
+    if sys.argv[1:] == ["cards"]:
+        for page, text in from_cards().items():
+            page.write_text(text)
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("measured", type=Path)

@@ -43,8 +43,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _heads() -> dict[str, Any]:
-    """The classes of all heads, which their own files make known."""
-    return {head.__name__: head for head in import_module("taer.heads").HEADS.values()}
+    """The classes of our heads, which their own files make known."""
+    heads = import_module("taer.heads").HEADS.values()
+    return {head.__name__: head for head in heads if head.__module__.startswith("taer.")}
 
 
 def __dir__() -> list[str]:

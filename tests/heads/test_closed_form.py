@@ -12,10 +12,11 @@ from sklearn.metrics import log_loss
 import taer
 from taer.heads.closed_form.calibration import best_temperature
 from taer.heads.closed_form.taer_gauss import Bound
-from tests.conftest import blobs, small_head
+from tests.conftest import blobs, heads_with, small_head
 from tests.heads.test_objectives import learn, numerical_gradient
 
-FROZEN = [name for name, head in taer.HEADS.items() if head.card.frozen and head.card.keeps == "statistics"]
+FROZEN = heads_with(frozen=True, keeps="statistics")
+FORGETTABLE = "with `forgettable=True`"
 ORDERLESS = {
     "ncm": {},
     "slda": {"shrinkage": 0.1},
@@ -156,22 +157,13 @@ def test_ncm_by_angle_and_by_distance(harder_tasks):
     np.testing.assert_allclose(relative(ours), relative(cosine), atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "params"),
-    [
-        ("ncm", {}),
-        ("slda", {"forgettable": True}),
-        ("ridge", {"forgettable": True}),
-        ("ranpac", {"forgettable": True, "width": 30}),
-        ("rgda", {"normalize": "l2"}),
-        ("fecam", {"normalize": "l2"}),
-    ],
-)
-def test_forgetting_is_as_if_never_seen(name, params, harder_tasks):
+@pytest.mark.parametrize("name", [*heads_with(forgets="yes"), *heads_with(forgets=FORGETTABLE)])
+def test_forgetting_is_as_if_never_seen(name, harder_tasks):
     X, _ = union(harder_tasks)
-    head = learn(taer.make_head(name, random_state=0, **params), harder_tasks).forget(7)
+    params = {"normalize": "l2"} | ({"forgettable": True} if taer.HEADS[name].card.forgets == FORGETTABLE else {})
+    head = learn(small_head(name, random_state=0, **params), harder_tasks).forget(7)
     never = [(X[y != 7], y[y != 7]) for X, y in harder_tasks]
-    other = learn(taer.make_head(name, random_state=0, **params), never)
+    other = learn(small_head(name, random_state=0, **params), never)
     ours, theirs = (relative(each.decision_function(X)) for each in (head, other))
     np.testing.assert_allclose(ours, theirs, atol=2e-6 if name == "fecam" else 1e-8, rtol=1e-7)
 

@@ -18,17 +18,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import taer
-from tests.conftest import blobs, small_head
+from tests.conftest import blobs, heads_with, small_head
 
 pytestmark = pytest.mark.parametrize("name", list(taer.HEADS))
-CARDS = {name: head.card for name, head in taer.HEADS.items()}
 NEEDS_MEMORY = {"icarl", "gdumb"}
 # Closed forms of all classes: without one of them the others change.
-MOVES_WHEN_A_CLASS_GOES = {
-    name for name, card in CARDS.items() if card.keeps == "statistics" and card.old_scores == "move"
-}
+MOVES_WHEN_A_CLASS_GOES = heads_with(keeps="statistics", frozen=False)
 # Without samples or statistics of the past, what was learned is lost.
-FORGETFUL = {name for name, card in CARDS.items() if card.keeps == "nothing"}
+FORGETFUL = heads_with(keeps="nothing")
 
 
 def learn(head, tasks):

@@ -10,10 +10,10 @@ import pytest
 import taer
 from taer.heads.base import log_sum_exp
 from taer.heads.descent.losses import cross_entropy_gradient
-from tests.conftest import blobs
+from tests.conftest import blobs, heads_with
 
-DETACHED = ("taer", "er-fixed")
-ABLATION = ("taer", "er", "er-fixed", "er-balanced")
+DETACHED = heads_with(frozen=True, keeps="exemplars")
+ABLATION = [*heads_with(group="paper"), *heads_with(group="ablation")]
 
 
 def learn(head, tasks):

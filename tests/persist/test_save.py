@@ -144,7 +144,7 @@ def test_a_head_of_ones_own_is_saved_by_its_import_path(tasks, tmp_path, monkeyp
     assert type(loaded) is Own
     np.testing.assert_array_equal(loaded.scores(tasks[0][0]), head.scores(tasks[0][0]))
     monkeypatch.delitem(sys.modules, __name__)  # a file alone imports nothing
-    with pytest.raises(ValueError, match="import that module first"):
+    with pytest.raises(ValueError, match="import the module that defines it first"):
         taer.load(tmp_path / "head")
     assert __name__ not in sys.modules
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from taer import __version__
+from taer.cli.own import import_own
 
 app = typer.Typer(
     help="Classifiers that learn new classes for ever, on top of any frozen pretrained model.",
@@ -20,7 +21,18 @@ app = typer.Typer(
 def _options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    import_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a module with heads of your own before the command, also one in the present folder. "
+            "May be repeated.",
+        ),
+    ] = None,
 ) -> None:
+    for module in import_ or []:
+        import_own(module)
     if version:
         print(f"taer {__version__}")
     elif context.invoked_subcommand is None:

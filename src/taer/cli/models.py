@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.app import app
+from taer.cli.own import find_method
 from taer.cli.parameters import parameters
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Target(StrEnum):
 def fit(
     features: Features,
     out: Annotated[Path, typer.Option(help="Where the head is saved; a head that is there is replaced.")],
-    method: Annotated[str, typer.Option(help="A head by name; see 'taer methods'.")] = "bayes",
+    method: Annotated[
+        str, typer.Option(help="A head by name; see 'taer methods'. Your own: module:Class.")
+    ] = "bayes",
     classes: Classes = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")
@@ -64,9 +67,8 @@ def fit(
 ) -> None:
     """Learn the training part of a feature file as the first task of a new head."""
     from taer.features import load_features
-    from taer.heads import make_head
 
-    head = make_head(method)  # a wrong name is reported before the file is read
+    head = find_method(method)()  # a wrong name is reported before the file is read
     _check_replaceable(out, by_head=True)
     params = parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.app import app
+from taer.cli.own import find_method
 from taer.cli.parameters import parameters
 from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
 
@@ -36,7 +37,10 @@ def run(
         ),
     ] = None,
     methods: Annotated[
-        str, typer.Option(help="Heads by name, separated by commas, or 'all'; see 'taer methods'.")
+        str,
+        typer.Option(
+            help="Heads by name, separated by commas, or 'all'; see 'taer methods'. Your own: module:Class."
+        ),
     ] = "bayes,taer,er,finetune,joint",
     tasks: Annotated[int, typer.Option(help="Number of tasks; with --first, of those after it.")] = 10,
     first: Annotated[int | None, typer.Option(help="Number of classes in the first task.")] = None,
@@ -87,11 +91,11 @@ def run(
 
 
 def _names(methods: str) -> list[str]:
-    from taer.heads import HEADS, make_head
+    from taer.heads import HEADS
 
     names = list(HEADS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
     for name in names:
-        make_head(name)
+        find_method(name)
     if not names:
         raise ValueError("no method given")
     return list(dict.fromkeys(names))
@@ -218,13 +222,19 @@ def _shown(number: dict[str, float], seeds: int) -> str:
 
 @app.command()
 def methods() -> None:
-    """List the heads with their parameters."""
+    """List the heads: what each is, what it promises, and its parameters."""
     from taer.heads import HEADS
+    from taer.heads.card import GROUPS
 
-    for name, head in HEADS.items():
-        print(f"{name:<14}{(head.__doc__ or '').strip().splitlines()[0]}")
-        print(" " * 14 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)))
-    print("\nWhat the parameters mean:")
+    for group, title in GROUPS.items():
+        heads = {name: head for name, head in HEADS.items() if head.card.group == group}
+        if heads:
+            print(f"{title[0].upper()}{title[1:]}:\n")
+        for name, head in heads.items():
+            print(f"  {name:<15}{(head.__doc__ or '').strip().splitlines()[0]}")
+            print(" " * 17 + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
+            print(" " * 17 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
+    print("What the parameters mean:\n")
     help_texts = {item.name: item.metadata["help"] for head in HEADS.values() for item in fields(head)}
     for name, text in sorted(help_texts.items()):
         print(f"  {name:<20}{text}")

@@ -11,6 +11,7 @@ from typing import Any
 from taer.experiment.results import Result, read_result, write_result
 from taer.experiment.run import Run, execute, source_digest
 from taer.features import FeatureSet
+from taer.heads import Head, find_head
 from taer.parallel import Shared, end_with, on_cluster
 from taer.stream import Stream
 
@@ -72,7 +73,13 @@ def _outcomes(
     features = {id(run.stream.features): _shared(run.stream.features) for run in missing}
     calls = (
         delayed(_numbered)(
-            number, features[id(run.stream.features)], run.stream.tasks, run.method, run.params, run.seed
+            number,
+            find_head(run.method),
+            features[id(run.stream.features)],
+            run.stream.tasks,
+            run.method,
+            run.params,
+            run.seed,
         )
         for number, run in enumerate(missing)
     )
@@ -87,7 +94,10 @@ def _shared(features: FeatureSet) -> Shared:
     return Shared(features, by_path=bytes_in_all > _SMALL)
 
 
-def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result | ValueError]:
+def _numbered(
+    number: int, kind: type[Head], features: Shared, tasks: Any, *rest: Any
+) -> tuple[int, Result | ValueError]:
+    """The class itself is sent along: to receive it, a process imports its module, which makes its name known there."""
     return number, _attempt(Run(Stream(features.value, tasks), *rest))
 
 

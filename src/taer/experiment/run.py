@@ -68,19 +68,16 @@ def source_digest(method: str) -> str:
     a file and the order of definitions do not count.
     """
     found: dict[str, ModuleType] = {}
-    waiting = [sys.modules[cls.__module__] for cls in find_head(method).__mro__ if _is_ours(cls.__module__, method)]
+    homes = {cls.__module__ for cls in find_head(method).__mro__ if issubclass(cls, Head)}  # also those of a user
+    waiting = [sys.modules[home] for home in homes]
     while waiting:
         module = waiting.pop()
         if module.__name__ not in found:
             found[module.__name__] = module
-            homes = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
-            waiting += [sys.modules[home] for home in homes if _is_ours(home, method)]
+            used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+            waiting += [sys.modules[home] for home in used if home in homes or home.startswith("taer.")]
     definitions = sorted(text for module in found.values() for text in _definitions(inspect.getsource(module)))
     return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
-
-
-def _is_ours(module: str, method: str) -> bool:
-    return module.startswith("taer.") or module == method.partition(":")[0]
 
 
 def _definitions(source: str) -> list[str]:

@@ -73,7 +73,9 @@ class Head(ClassifierMixin, BaseEstimator):
     with one row per class only ever get longer. The public methods sort them once, as ``classes_``.
     """
 
-    random_state: Any = param(None, "seed of everything random; None for a new one each time")
+    random_state: int | np.random.Generator | np.random.RandomState | None = param(
+        None, "seed of everything random; None for another one each time"
+    )
 
     if TYPE_CHECKING:  # fitted, not parameters
         embedding_: Any = field(init=False)  # the fixed map of the features
@@ -84,14 +86,19 @@ class Head(ClassifierMixin, BaseEstimator):
     card: ClassVar[Card]
     # Fitted attributes and what they look like. A subclass names only its own.
     fitted: ClassVar[dict[str, Fitted]] = {
-        "n_features_in_": count(help="width of the features"),
-        "feature_names_in_": value_of(np.ndarray, optional=True),
+        "n_features_in_": count(help="number of features"),
+        "feature_names_in_": value_of(
+            np.ndarray, optional=True, help="names of the features, if the first task was a data frame"
+        ),
         "classes_": value_of(np.ndarray, help="labels seen so far, sorted"),
-        "numbers_": value_of(np.ndarray, help="number in order of arrival of each class of ``classes_``"),
-        "learning_order_": value_of(list, help="each class and the task it was first seen in, in order of arrival"),
-        "n_tasks_": count(help="tasks learned so far"),
-        "dtype_": word(*FLOATS),
-        "rng_": value_of(np.random.Generator),
+        "numbers_": value_of(np.ndarray, help="place in order of arrival of each class of ``classes_``, from 0"),
+        "learning_order_": value_of(
+            list,
+            help="pairs ``(label, task)`` in order of arrival: each class and the task, from 1, in which it was first seen",
+        ),
+        "n_tasks_": count(help="number of tasks learned so far"),
+        "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
+        "rng_": value_of(np.random.Generator, help="where everything random comes from"),
     }
     class_arrays: ClassVar[tuple[str, ...]] = ()  # the names of those with one row per class, in order of arrival
 
@@ -99,10 +106,9 @@ class Head(ClassifierMixin, BaseEstimator):
         super().__init_subclass__(**kwargs)
         dataclass(kw_only=True, eq=False, repr=False)(cls)
         cls.class_arrays = tuple(name for name, item in declared(cls).items() if item.per_class)
-        cls.__doc__ = documented(cls)
-        cls.name = name or cls.name
         if card is not None:
             cls.card = card
+        cls.__doc__ = documented(cls)
         if name:
             register(name, cls)
 

@@ -1,4 +1,4 @@
-"""What a head promises, said once: tables, documentation and tests are made from it."""
+"""What a head promises, declared once: tables, documentation and tests are made from it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Literal
 
 GROUPS = {
     "paper": "the paper's method",
-    "ablation": "experience replay, and with each half of TaER: the paper's ablation",
+    "ablation": "experience replay, alone and with each half of TaER: the paper's ablation",
     "baseline": "the paper's baselines",
     "related": "methods of its related work",
     "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
     "frozen": "no exemplars, and old scores that never move",
     "bound": "the lower and the upper bound",
 }
+_EXEMPLARS = {"nothing": "none", "statistics": "none", "exemplars": "`memory_size`", "everything": "all"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Card:
     group: str  # one of GROUPS
     old_scores: Literal["never", "move"]  # whether a later task changes the score of an old class for a sample
     keeps: Literal["nothing", "exemplars", "everything", "statistics"]  # of the samples it has learned from
-    forgets: str  # what is left of a class after ``forget``
+    forgets: str  # whether ``forget`` leaves the scores as if the class had never been seen: "yes", "no" or on which terms
     linear: bool = True  # whether its scores are one product with the columns of the classes
     exports: bool = True  # whether it has an ONNX form
     few_shot: bool = True  # whether a class of five samples is found beside classes of many
@@ -35,3 +36,13 @@ class Card:
     @property
     def frozen(self) -> bool:
         return self.old_scores == "never"
+
+    def facts(self) -> dict[str, str]:
+        """What a table of heads shows, by the titles of its columns."""
+        return {
+            "exemplars": _EXEMPLARS[self.keeps],
+            "old scores move": "never" if self.frozen else "yes",
+            "forgets a class exactly": self.forgets,
+            "few examples": "yes" if self.few_shot else "no",
+            "ONNX": "yes" if self.exports else "no",
+        }

@@ -39,6 +39,7 @@ class Standardize:
     """``(x - mean) / scale`` in the type of the head."""
 
     kind: ClassVar[str] = "standardize"
+    folds: ClassVar[str] = "always"  # whether there are coefficients of the user's features
 
     mean: np.ndarray
     scale: np.ndarray
@@ -106,6 +107,7 @@ class Normalize:
     """Rows as they are, at unit length, or after a signed square root at unit length; then less their mean; float64."""
 
     kind: ClassVar[str] = "normalize"
+    folds: ClassVar[str] = "only with ``normalize='none'``"
 
     how: str
     center: np.ndarray
@@ -160,6 +162,7 @@ class RandomFeatures:
     """``relu(x R)`` or, with phases, ``√(2/m) cos(x R + u)`` of normalized rows, with a fixed random ``R``."""
 
     kind: ClassVar[str] = "random-features"
+    folds: ClassVar[str] = "never"
 
     how: str
     projection: np.ndarray

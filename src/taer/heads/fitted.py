@@ -15,16 +15,24 @@ import numpy as np
 
 FLOATS = ("float32", "float64")
 Sizes = dict[str, int]
+_SIZES = {
+    "classes": "n_classes",
+    "width": "n_features",
+    "embedding": "n_embedded",
+    "blocks": "n_blocks",
+}  # in documents
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A check that raises a ValueError, whether the attribute may be missing, and a line of help for users."""
+    """A check that raises a ValueError, whether the attribute may be missing, and what users are told of it."""
 
     check: Callable[[Any, Sizes], None]
+    described: str  # its type, for the documentation
+    help: str
     optional: bool = False
     per_class: bool = False  # whether it is an array with one row per class, in order of arrival
-    help: str = ""
+    kinds: tuple[type, ...] = ()  # of a value that is no array or number
 
 
 def array(
@@ -33,7 +41,7 @@ def array(
     at_least: float | None = None,
     above: float | None = None,
     optional: bool = False,
-    help: str = "",
+    help: str,
 ) -> Fitted:
     """Finite numbers of a shape, a type and a range."""
 
@@ -51,12 +59,12 @@ def array(
         if (at_least is not None and (value < at_least).any()) or (above is not None and (value <= above).any()):
             raise ValueError(f"expected numbers {f'above {above}' if at_least is None else f'from {at_least} on'}")
 
-    return Fitted(check, optional, per_class=shape[:1] == ("classes",), help=help)
+    sizes = ", ".join(_SIZES.get(str(size), str(size)) for size in shape)
+    described = f"array of shape ({sizes}{',' * (len(shape) == 1)})"
+    return Fitted(check, described, help, optional, per_class=shape[:1] == ("classes",))
 
 
-def number(
-    *, above: float | None = None, at_least: float | None = None, optional: bool = False, help: str = ""
-) -> Fitted:
+def number(*, above: float | None = None, at_least: float | None = None, help: str) -> Fitted:
     """A finite floating-point number."""
 
     def check(value: Any, sizes: Sizes) -> None:
@@ -65,32 +73,30 @@ def number(
         if (above is not None and value <= above) or (at_least is not None and value < at_least):
             raise ValueError(f"expected a number {f'above {above}' if at_least is None else f'from {at_least} on'}")
 
-    return Fitted(check, optional, help=help)
+    return Fitted(check, "float", help)
 
 
-def count(*, at_least: int = 1, help: str = "") -> Fitted:
+def count(*, at_least: int = 1, help: str) -> Fitted:
     """A whole number."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if type(value) is not int or not at_least <= value < 1 << 62:
             raise ValueError(f"expected a whole number from {at_least} on")
 
-    return Fitted(check, help=help)
+    return Fitted(check, "int", help)
 
 
-def word(*options: str) -> Fitted:
+def word(*options: str, help: str) -> Fitted:
     """One of a few strings."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if not isinstance(value, str) or value not in options:
             raise ValueError(f"expected {' or '.join(options)}")
 
-    return Fitted(check)
+    return Fitted(check, f"{{{', '.join(map(repr, options))}}}", help)
 
 
-def value_of(
-    *kinds: type, width: str | None = None, more: int = 0, optional: bool = False, help: str = ""
-) -> Fitted:
+def value_of(*kinds: type, width: str | None = None, more: int = 0, optional: bool = False, help: str) -> Fitted:
     """A value of one of these classes that, given a width, checks itself for so many features and all classes."""
 
     def check(value: Any, sizes: Sizes) -> None:
@@ -99,7 +105,13 @@ def value_of(
         if width is not None:
             value.check(sizes[width] + more, sizes["classes"])  # type: ignore[attr-defined]
 
-    return Fitted(check, optional, help=help)
+    return Fitted(check, listed([kind.__name__ for kind in kinds]), help, optional, kinds=kinds)
+
+
+def listed(words: list[str]) -> str:
+    """``a, b or c``."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def declared(kind: type) -> dict[str, Fitted]:

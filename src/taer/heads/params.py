@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from dataclasses import field, fields
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from taer.heads.fitted import declared
+from taer.heads.fitted import declared, listed
 
 
 def param(
@@ -43,19 +44,46 @@ def documented(head: type) -> str:
     if "\nParameters\n" in text:
         return text
     about, *rest = re.split(r"\n\n(?=References?\n-|Examples?\n-)", text, maxsplit=1)
-    described = [f"{item.name} : {_kind(item)}\n    {item.metadata['help']}" for item in fields(head)]
-    seen = [f"{name}\n    {item.help}" for name, item in declared(head).items() if item.help]
-    sections = [_section("Parameters", described), _section("Attributes", seen), *rest]
-    return "\n\n".join([about, *sections]) + "\n"
+    parameters = [_entry(item.name, _type(item), item.metadata["help"]) for item in fields(head)]
+    attributes = [_entry(name, item.described, item.help) for name, item in declared(head).items()]
+    sections = [("Parameters", parameters), ("Attributes", [*attributes, *_coefficients(head)])]
+    described = ["\n".join([title, "-" * len(title), *entries]) for title, entries in sections if entries]
+    return "\n\n".join([about, *described, *rest]) + "\n"
 
 
-def _section(title: str, items: list[str]) -> str:
-    return "\n".join([title, "-" * len(title), *items])
+def _entry(name: str, kind: str, help: str) -> str:
+    sentence = f"{help[0].upper()}{help[1:]}."
+    return f"{name} : {kind}\n" + textwrap.fill(sentence, 100, initial_indent="    ", subsequent_indent="    ")
 
 
-def _kind(item: Any) -> str:
-    expected = _expected(item.default, item.metadata)
-    return f"{expected}, default {item.default!r}" if expected else f"default {item.default!r}"
+def _coefficients(head: Any) -> list[str]:
+    """Entries of ``coef_`` and ``intercept_``, for a head whose scores are linear in the user's features."""
+    embedding = declared(head).get("embedding_")
+    folds = [] if embedding is None else [getattr(kind, "folds", "never") for kind in embedding.kinds]
+    if not folds or "never" in folds or not (hasattr(head, "card") and head.card.linear):
+        return []
+    when = "" if folds == ["always"] else f"; {folds[0]}"
+    weights = f"weights in the units of your features, one row per class of ``classes_``{when}"
+    return [
+        _entry("coef_", "array of shape (n_classes, n_features)", weights),
+        _entry("intercept_", "array of shape (n_classes,)", f"constants of the scores with these weights{when}"),
+    ]
+
+
+def _type(item: Any) -> str:
+    default, rule = item.default, item.metadata
+    kinds = []
+    if isinstance(default, bool):
+        kinds.append("bool")
+    elif _takes_numbers(default, rule):
+        kinds.append(_range("int" if isinstance(default, int) else "float", rule))
+    if rule["options"]:
+        options = ", ".join(map(repr, rule["options"]))
+        kinds.append(options if len(rule["options"]) == 1 else f"{{{options}}}")
+    if rule["mapping"]:
+        kinds.append("dict")
+    annotated = listed([kind.strip().rpartition(".")[2] for kind in str(item.type).split("|")])
+    return f"{', or '.join(kinds) or annotated}, default={default!r}"
 
 
 def check_params(head: Any) -> None:
@@ -92,14 +120,13 @@ def _expected(default: Any, rule: Any) -> str:
     if isinstance(default, bool):
         parts.append("True or False")
     elif _takes_numbers(default, rule):
-        parts.append(_range(default, rule))
+        parts.append(_range("a whole number" if isinstance(default, int) else "a number", rule))
     if rule["options"]:
         parts.append("one of " + ", ".join(map(repr, rule["options"])))
     return ", or ".join(parts)
 
 
-def _range(default: Any, rule: Any) -> str:
-    kind = "a whole number" if isinstance(default, int) else "a number"
+def _range(kind: str, rule: Any) -> str:
     if rule["above"] is not None:
         upper = "" if rule["below"] is None else f" and below {rule['below']:g}"
         return f"{kind} above {rule['above']:g}{upper}"

@@ -6,9 +6,10 @@ may offer heads in the entry point group ``taer.heads``. Wherever a name is take
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,17 @@ _heads: dict[str, type[Head]] = {}
 
 def register(name: str, head: type[Head]) -> None:
     """Make a class known by its name; called when the class is defined."""
+    if not hasattr(head, "card"):
+        raise ValueError(f"the head {name!r} says nothing of itself: class {head.__name__}(…, card=Card(…))")
     known = _heads.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (head.__module__, head.__qualname__):
         raise ValueError(f"two heads are named {name!r}: {known.__qualname__} and {head.__qualname__}")
+    head.name = name
     _heads[name] = head
 
 
 class Registry(Mapping[str, "type[Head]"]):
-    """All heads by name, in the order of their groups; their modules are imported when they are first asked for."""
+    """All heads by name, ordered by group and name; their modules are imported when they are first asked for."""
 
     _complete = False
 
@@ -40,11 +44,11 @@ class Registry(Mapping[str, "type[Head]"]):
                 package = import_module(f"taer.heads.{family}")
                 for module in iter_modules(package.__path__, f"{package.__name__}."):
                     import_module(module.name)
+            self._complete = True  # from here on: a module that is imported below may ask for heads
             for entry in entry_points(group="taer.heads"):
-                register(entry.name, entry.load())
-            self._complete = True
+                _offered(entry)
         order = list(GROUPS)
-        return dict(sorted(_heads.items(), key=lambda item: order.index(item[1].card.group)))
+        return dict(sorted(_heads.items(), key=lambda item: (order.index(item[1].card.group), item[0])))
 
     def __getitem__(self, name: str) -> type[Head]:
         if ":" in name:
@@ -59,6 +63,16 @@ class Registry(Mapping[str, "type[Head]"]):
 
 
 HEADS = Registry()
+
+
+def _offered(entry: EntryPoint) -> None:
+    """Make the head of an installed package known, by its own name or, if it has none, by that of the entry point."""
+    try:
+        head = entry.load()
+        if _heads.get(head.name) is not head:
+            register(entry.name, head)
+    except Exception as error:  # a package of someone else must not take all other heads away
+        warnings.warn(f"the head {entry.name!r} ({entry.value}) cannot be loaded: {error}", stacklevel=2)
 
 
 def _imported(path: str) -> type[Head]:

@@ -166,12 +166,16 @@ def _tasks(head: Head) -> list[list[Any]]:
 
 def _kind(name: str) -> type[Head]:
     """A class by its name; one by its import path only if its module is there already: a file imports nothing."""
-    if ":" not in name:
-        return HEADS[name]
-    module, _, attribute = name.partition(":")
-    kind = getattr(sys.modules.get(module), attribute, None)
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        kind = getattr(sys.modules.get(module), attribute, None)
+    else:
+        kind = HEADS.get(name)
     if not isinstance(kind, type) or not issubclass(kind, Head):
-        raise ValueError(f"it is a head of the class {name[:100]}; import that module first")
+        raise ValueError(
+            f"it is a head of the class {name[:100]!r}, which is not one of ours; import the module that defines it "
+            "first (on the command line, taer --import MODULE …)"
+        )
     return kind
 
 

@@ -13,13 +13,16 @@ from taer.heads.base import Head, Task, grown
 from taer.heads.closed_form.calibration import PooledLosses, best_temperature, held_out
 from taer.heads.closed_form.collect import collect
 from taer.heads.closed_form.linalg import relative_distances
-from taer.heads.embedding import NORMALIZATIONS, Normalize, RandomFeatures
+from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, Sizes, array, number, value_of
 from taer.heads.params import param
 from taer.rows import SelectedRows
 from taer.statistics import ClassStatistics
 
-AS_EVERY = "what is done to each sample, or chosen in the first task"
+NORMALIZE = (
+    "what is done to each sample: nothing, unit length, signed square root and unit length, or 'auto': the square root "
+    "if the first task has no negative value, else unit length"
+)
 
 
 class ClosedFormHead(Head):
@@ -30,22 +33,26 @@ class ClosedFormHead(Head):
     that was held out in any task.
     """
 
-    normalize: str = param(
-        "none",
-        "what is done to each sample: nothing, unit length, signed square root and unit length, or 'auto': the "
-        "square root if the first task has no negative value, else unit length",
-        options=(*NORMALIZATIONS, "auto"),
-    )
+    normalize: str = param("none", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "embedding_": value_of(Normalize, RandomFeatures, width="width", help="the fixed map of the features"),
-        "columns_": array("classes", "embedding", help="one column per class, in order of arrival, after that map"),
-        "offsets_": array("classes", help="what is added to the scores, likewise"),
+        "embedding_": value_of(Normalize, width="width", help="map of the features, fixed by the first task"),
+        "columns_": array(
+            "classes", "embedding", help="weight vectors after that map, one per class in order of arrival"
+        ),
+        "offsets_": array("classes", help="constants of the scores, one per class in order of arrival"),
         "statistics_": value_of(
             ClassStatistics, width="embedding", help="counts, means and scatter of the classes after that map"
         ),
-        "temperature_": number(above=0, help="by which scores are divided before the softmax of ``predict_proba``"),
-        "held_out_": value_of(PooledLosses, width="width", optional=True),
+        "temperature_": number(
+            above=0, help="number that divides the scores before the softmax of ``predict_proba``"
+        ),
+        "held_out_": value_of(
+            PooledLosses,
+            width="width",
+            optional=True,
+            help="log losses of held-out samples, from which the temperature is chosen; if old scores never move",
+        ),
     }
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from taer.heads import exact
 from taer.heads.base import Task, grown
 from taer.heads.card import Card
-from taer.heads.closed_form.base import AS_EVERY, ClosedFormHead
+from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.linalg import whitener
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import Fitted, array
@@ -54,13 +54,13 @@ class FeCAM(
     1.0
     """
 
-    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
     gamma1: float = param(1.0, "weight of the mean variance", above=0)
     gamma2: float = param(1.0, "weight of the mean covariance; 0 in the paper for transformers", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "whiteners_": array(
-            "classes", "width", "width", help="inverse Cholesky factors of the correlations of a class"
+            "classes", "width", "width", help="inverse Cholesky factors of the correlations of each class"
         )
     }
 

@@ -53,7 +53,9 @@ class GaussChain(
     True
     """
 
-    fitted: ClassVar[dict[str, Fitted]] = {"shrinkage_": number(at_least=0)}
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "shrinkage_": number(at_least=0, help="shrinkage of the shared covariance, chosen in the first task")
+    }
 
     def _shared(self, task: Task) -> np.ndarray:
         statistics = self.statistics_

@@ -45,7 +45,9 @@ class GaussFrozen(
     True
     """
 
-    fitted: ClassVar[dict[str, Fitted]] = {"covariance_": array("width", "width", help="of the first task, shrunk")}
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "covariance_": array("width", "width", help="shrunk covariance of the first task")
+    }
 
     def _shared(self, task: Task) -> np.ndarray:
         if task.number == 1:

@@ -13,7 +13,7 @@ import numpy as np
 
 from taer.heads import exact
 from taer.heads.base import Task, grown
-from taer.heads.closed_form.base import AS_EVERY, ClosedFormHead
+from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.linalg import (
     class_moments,
@@ -54,20 +54,32 @@ class GaussianHead(ClosedFormHead):
     scores stay bit-identical.
     """
 
-    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    normalize: str = param(
+        "auto",
+        "what is done to each sample: nothing, unit length, signed square root and unit length, or 'auto': one of the "
+        "last two, by cross-validation in the first task",
+        options=(*NORMALIZATIONS, "auto"),
+    )
     rank: int = param(64, "directions kept of the covariance of a class, in float16", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "prior_": number(above=0),
-        "strength_": number(above=0),
-        "first_temperature_": number(above=0),
-        "directions_": array("classes", "rank", "width", types=("float16",)),
-        "along_": array("classes", "rank"),
-        "spectra_": array("classes", "rank", at_least=0),
-        "sizes_": array("classes", above=0),
-        "block_": array("classes", types=("int64",), at_least=0),
-        "whiteners_": array("blocks", "width", "width"),
-        "betas_": array("blocks"),
+        "prior_": number(above=0, help="weight of the identity in the shared covariance, in samples per feature"),
+        "strength_": number(above=0, help="weight of the shared covariance in that of a class, likewise"),
+        "first_temperature_": number(above=0, help="temperature that the first task chose"),
+        "directions_": array(
+            "classes", "rank", "width", types=("float16",), help="directions kept of the covariance of each class"
+        ),
+        "along_": array("classes", "rank", help="mean of each class along its directions"),
+        "spectra_": array("classes", "rank", at_least=0, help="scatter of each class along its directions"),
+        "sizes_": array("classes", above=0, help="number of samples of each class"),
+        "block_": array(
+            "classes",
+            types=("int64",),
+            at_least=0,
+            help="block of each class: its row in ``whiteners_`` and ``betas_``",
+        ),
+        "whiteners_": array("blocks", "width", "width", help="inverse Cholesky factors of the shared covariances"),
+        "betas_": array("blocks", help="scales of the scores"),
     }
 
     def _check_fitted(self) -> None:

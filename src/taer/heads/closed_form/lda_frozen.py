@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.closed_form.base import AS_EVERY, ClosedFormHead
+from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.calibration import log_losses
 from taer.heads.closed_form.linalg import class_moments, discriminants, shrunk
 from taer.heads.closed_form.selection import FOLDS, stratified_folds, trial_samples
@@ -28,7 +28,11 @@ class LDAFrozen(
     ClosedFormHead,
     name="lda-frozen",
     card=Card(
-        "frozen", old_scores="never", keeps="statistics", forgets="all but its share in the first covariance"
+        "frozen",
+        old_scores="never",
+        keeps="statistics",
+        forgets="all but its share in the first covariance",
+        few_shot=False,
     ),
 ):
     """LDA with the covariance of the first task: no exemplars, no training, and old columns never move.
@@ -50,10 +54,10 @@ class LDAFrozen(
     True
     """
 
-    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
     shrinkage: Any = param(
         "auto",
-        "fraction of the mean variance, or chosen in the first task",
+        "fraction of the mean variance mixed into the covariance; 'auto' is chosen in the first task",
         at_least=0,
         at_most=1,
         options=("auto",),
@@ -63,7 +67,7 @@ class LDAFrozen(
         "shrinkage_": number(at_least=0, help="the shrinkage in use"),
         "covariance_": array("width", "width", help="the shrunk covariance of the first task"),
         "unlabelled_": array(
-            "width", "width", optional=True, help="the covariance of unlabelled samples, if given"
+            "width", "width", optional=True, help="covariance of the unlabelled samples, if there were any"
         ),
     }
 

@@ -39,7 +39,9 @@ class NCM(
 
     metric: str = param("cosine", "nearest by angle or by distance", options=("cosine", "euclidean"))
 
-    fitted: ClassVar[dict[str, Fitted]] = {"origin_": array("width", help="from where rows and means are measured")}
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "origin_": array("width", help="point from which rows and means are measured")
+    }
 
     def _choose(self, task: Task) -> None:
         # Rows of features with a large mean all have nearly the same direction: what is left of it decides.

@@ -11,7 +11,7 @@ from taer.heads.card import Card
 from taer.heads.closed_form.base import SolvedHead
 from taer.heads.closed_form.ridge import STRENGTH, WEIGHT, least_squares
 from taer.heads.embedding import Normalize, RandomFeatures
-from taer.heads.fitted import Fitted, number
+from taer.heads.fitted import Fitted, number, value_of
 from taer.heads.params import param
 
 
@@ -51,7 +51,10 @@ class RanPAC(
     class_weight: Any = param(None, WEIGHT)
     width: int = param(2000, "number of random features", at_least=1)
 
-    fitted: ClassVar[dict[str, Fitted]] = {"gamma_": number(at_least=0, help="the strength in use")}
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "embedding_": value_of(RandomFeatures, width="width", help="the random features, fixed by the first task"),
+        "gamma_": number(at_least=0, help="the strength in use"),
+    }
 
     def _embedding(self, task: Task) -> RandomFeatures:
         projection = self.rng_.normal(size=(task.X.shape[1], self.width)).astype(np.float32)

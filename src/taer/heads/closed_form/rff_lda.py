@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from taer.heads.base import Head, Task
 from taer.heads.card import Card
-from taer.heads.closed_form.base import AS_EVERY, SolvedHead
+from taer.heads.closed_form.base import NORMALIZE, SolvedHead
 from taer.heads.closed_form.linalg import discriminants, shrunk
 from taer.heads.embedding import NORMALIZATIONS, Normalize, RandomFeatures, normalized
+from taer.heads.fitted import Fitted, value_of
 from taer.heads.params import param
 
 
@@ -20,6 +23,7 @@ class RFFLDA(
         old_scores="move",
         keeps="statistics",
         forgets="with `forgettable=True`, all but its share in the bandwidth",
+        few_shot=False,
     ),
 ):
     """RFF-LDA: SLDA on random features of a Gaussian kernel; old columns move.
@@ -41,9 +45,13 @@ class RFFLDA(
     True
     """
 
-    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
     shrinkage: float = param(0.01, "fraction of the mean variance mixed into the covariance", at_least=0, at_most=1)
     width: int = param(2000, "number of random features", at_least=1)
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "embedding_": value_of(RandomFeatures, width="width", help="the random features, fixed by the first task")
+    }
 
     def _embedding(self, task: Task) -> RandomFeatures:
         X, how = task.X, Normalize.fit(task.X, self.normalize).how

@@ -8,7 +8,7 @@ import numpy as np
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.closed_form.base import AS_EVERY, ClosedFormHead
+from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.linalg import shrunk, squared_distances, whitener
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
@@ -18,7 +18,15 @@ from taer.heads.params import param
 class RGDA(
     ClosedFormHead,
     name="rgda",
-    card=Card("closed form", old_scores="move", keeps="statistics", forgets="yes", linear=False, exports=False),
+    card=Card(
+        "closed form",
+        old_scores="move",
+        keeps="statistics",
+        forgets="yes",
+        linear=False,
+        exports=False,
+        few_shot=False,
+    ),
 ):
     """RGDA: per-class Gaussians shrunk towards the covariance of everything seen; old scores move.
 
@@ -39,13 +47,14 @@ class RGDA(
     1.0
     """
 
-    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
     own: float = param(0.1, "weight of the own covariance of a class", at_least=0, at_most=1)
     shrinkage: float = param(0.1, "fraction of the mean variance mixed into each covariance", at_least=0, at_most=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "columns_": array("classes", 0),  # there are none
-        "means_": array("classes", "width", help="of the classes, in order of arrival"),
+        "columns_": array("classes", 0, help="empty: the scores are not linear"),
+        "offsets_": array("classes", help="half the log-determinant of each inverse covariance"),
+        "means_": array("classes", "width", help="means of the classes, in order of arrival"),
         "whiteners_": array("classes", "width", "width", help="inverse Cholesky factors of their covariances"),
     }
 

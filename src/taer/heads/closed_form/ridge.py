@@ -16,7 +16,7 @@ from taer.statistics import ClassStatistics
 
 _POWERS = np.arange(4, -8.1, -0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
 _RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding
-STRENGTH = "strength of the penalty, a number or chosen at every task"
+STRENGTH = "strength of the penalty; 'auto' is chosen at every task"
 WEIGHT = (
     "None: every sample counts the same; 'balanced': every class does; or a dictionary of labels and the weights of "
     "their samples, 1 for those left out"

@@ -20,7 +20,9 @@ _ROWS = 5000  # enough to estimate one number
 class SLDA(
     SolvedHead,
     name="slda",
-    card=Card("closed form", old_scores="move", keeps="statistics", forgets="with `forgettable=True`"),
+    card=Card(
+        "closed form", old_scores="move", keeps="statistics", forgets="with `forgettable=True`", few_shot=False
+    ),
 ):
     """SLDA: linear discriminant analysis with the covariance of everything seen; old columns move.
 

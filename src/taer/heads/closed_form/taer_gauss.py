@@ -21,7 +21,11 @@ from taer.statistics import ClassStatistics
 _KEPT = 1 << 24  # values of a task that are kept in memory
 
 
-class TaERGauss(Head, name="taer-gauss", card=Card("frozen", old_scores="never", keeps="statistics", forgets="no")):
+class TaERGauss(
+    Head,
+    name="taer-gauss",
+    card=Card("frozen", old_scores="never", keeps="statistics", forgets="no", few_shot=False),
+):
     """TaER without exemplars: the loss on old classes is bounded in closed form; old columns never move.
 
     For an old class of mean ``μ_c`` and the pooled covariance ``Σ`` the expected cross-entropy is at most
@@ -52,9 +56,11 @@ class TaERGauss(Head, name="taer-gauss", card=Card("frozen", old_scores="never",
     max_iter: int = param(100, "steps of the optimizer", at_least=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "embedding_": value_of(Standardize, width="width", help="the fixed map of the features"),
-        "columns_": array("classes", "width", help="one column per class, in order of arrival, after that map"),
-        "offsets_": array("classes", help="what is added to the scores, likewise"),
+        "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
+        "columns_": array(
+            "classes", "width", help="weight vectors after that map, one per class in order of arrival"
+        ),
+        "offsets_": array("classes", help="constants of the scores, one per class in order of arrival"),
         "statistics_": value_of(
             ClassStatistics, width="width", more=1, help="counts, means and scatter of the classes after that map"
         ),

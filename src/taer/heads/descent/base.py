@@ -49,9 +49,11 @@ class DescentHead(Head):
     )
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "embedding_": value_of(Standardize, width="width", help="the fixed map of the features"),
-        "columns_": array("classes", "width", help="one column per class, in order of arrival, after that map"),
-        "offsets_": array("classes", help="what is added to the scores, likewise"),
+        "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
+        "columns_": array(
+            "classes", "width", help="weight vectors after that map, one per class in order of arrival"
+        ),
+        "offsets_": array("classes", help="constants of the scores, one per class in order of arrival"),
     }
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:

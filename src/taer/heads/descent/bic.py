@@ -42,7 +42,7 @@ class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps=
     """
 
     memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
-    held_out: float = param(0.1, "fraction of the memory kept for the correction", above=0, below=1)
+    held_out: float = param(0.1, "fraction of the memory that is held out for the correction", above=0, below=1)
 
     def _learn(self, task: Task) -> None:
         self._open(task)

@@ -49,7 +49,9 @@ class ICaRL(
     memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
     inference: str = param("nme", "answer by the nearest mean of exemplars or by the head", options=("nme", "head"))
 
-    fitted: ClassVar[dict[str, Fitted]] = {"means_": array("classes", "width", help="of exemplars, at unit length")}
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "means_": array("classes", "width", help="means of the exemplars of each class, at unit length")
+    }
 
     def _moving(self, task: Task) -> np.ndarray:
         return task.current

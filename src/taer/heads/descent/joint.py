@@ -16,7 +16,11 @@ from taer.heads.fitted import Fitted, value_of
 from taer.memory import Everything
 
 
-class Joint(DescentHead, name="joint", card=Card("bound", old_scores="move", keeps="everything", forgets="no")):
+class Joint(
+    DescentHead,
+    name="joint",
+    card=Card("bound", old_scores="move", keeps="everything", forgets="no", few_shot=False),
+):
     """Joint training: keeps every sample of every task and trains again from scratch on their union at each task.
 
     An upper bound, not an incremental method: memory and time grow with all data seen.
@@ -34,7 +38,7 @@ class Joint(DescentHead, name="joint", card=Card("bound", old_scores="move", kee
     array([0, 1, 2])
     """
 
-    fitted: ClassVar[dict[str, Fitted]] = {"memory_": value_of(Everything, width="width", help="every sample")}
+    fitted: ClassVar[dict[str, Fitted]] = {"memory_": value_of(Everything, width="width", help="every sample seen")}
 
     def _learn(self, task: Task) -> None:
         memory = copy.copy(self.memory_) if task.number > 1 else Everything()

@@ -25,7 +25,11 @@ class MemoryHead(DescentHead):
     memory: str = param("greedy", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "memory_": value_of(*POLICIES.values(), width="width", help="stored samples: ``X`` and ``y``, by number"),
+        "memory_": value_of(
+            *POLICIES.values(),
+            width="width",
+            help="exemplars: ``X``, and in ``y`` the place of their classes in order of arrival",
+        ),
     }
 
     def _open(self, task: Task) -> None:

@@ -42,10 +42,12 @@ class OnlineEWC(DescentHead, name="oewc", card=Card("baseline", old_scores="move
 
     lr: float = param(0.03, "learning rate", above=0)
     e_lambda: float = param(10.0, "strength of the penalty", at_least=0)
-    gamma: float = param(1.0, "what is kept of the Fisher information of earlier tasks", at_least=0)
+    gamma: float = param(1.0, "fraction of the Fisher information of earlier tasks that is kept", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "fisher_": array("classes", "width", at_least=0, help="how much each weight mattered so far")
+        "fisher_": array(
+            "classes", "width", at_least=0, help="running Fisher information: how much each weight mattered so far"
+        )
     }
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:

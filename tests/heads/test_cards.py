@@ -1,0 +1,153 @@
+"""What a head says of itself is true, and everything that repeats it says the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import taer
+from taer.heads.card import GROUPS
+from taer.heads.fitted import declared
+from taer.memory import Everything
+from tests.conftest import blobs, small_head
+
+ROOT = Path(__file__).parents[2]
+HEADS = dict(taer.HEADS)
+every_head = pytest.mark.parametrize("name", list(HEADS))
+
+
+@pytest.fixture(scope="module")
+def hard_tasks():
+    """Overlapping classes: what can move does."""
+    X, y = blobs(6, 60, width=10, spread=3.0)
+    return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
+
+
+def union(tasks):
+    return np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])
+
+
+def learn(head, tasks):
+    for X, y in tasks:
+        head.partial_fit(X, y)
+    return head
+
+
+@every_head
+def test_old_scores_move_or_never_do(name, hard_tasks):
+    X, _ = union(hard_tasks)
+    head = learn(small_head(name, random_state=0), hard_tasks[:2])
+    before = head.scores(X, [4, 1, 0, 5])
+    after = head.partial_fit(*hard_tasks[2]).scores(X, [4, 1, 0, 5])
+    if name != "lwf":  # whose old columns move by rounding alone, if at all
+        assert np.array_equal(before, after) == HEADS[name].card.frozen
+
+
+@every_head
+def test_what_it_keeps(name, hard_tasks):
+    head = learn(small_head(name, random_state=0), hard_tasks)
+    memory, samples = getattr(head, "memory_", None), sum(len(y) for _, y in hard_tasks)
+    kept = (
+        "everything" if isinstance(memory, Everything)
+        else "exemplars" if memory is not None
+        else "statistics" if hasattr(head, "statistics_")
+        else "nothing"
+    )  # fmt: skip
+    assert kept == head.card.keeps
+    assert memory is None or len(memory) == min(samples, head.get_params().get("memory_size", samples))
+
+
+@every_head
+def test_what_forgetting_leaves(name, hard_tasks):
+    """As if the class had never been seen, where a head says so, and only there."""
+    said, params = (
+        HEADS[name].card.forgets,
+        {"normalize": "l2"} if "normalize" in HEADS[name]().get_params() else {},
+    )
+    if said.startswith("with `forgettable=True`"):
+        params["forgettable"] = True
+    X, _ = union(hard_tasks)
+    head = learn(small_head(name, random_state=0, **params), hard_tasks).forget(5)
+    never = learn(small_head(name, random_state=0, **params), [(X[y != 5], y[y != 5]) for X, y in hard_tasks])
+    one, other = (scores - scores.mean(axis=1, keepdims=True) for scores in (head.scores(X), never.scores(X)))
+    assert np.allclose(one, other, rtol=1e-5, atol=1e-5) == (said in ("yes", "with `forgettable=True`")) or (
+        "all but" in said  # 5 is not of the first task, and little is left of it
+    )
+
+
+@every_head
+def test_scores_of_a_linear_head_are_one_product(name, hard_tasks):
+    head, (X, _) = learn(small_head(name, random_state=0), hard_tasks), union(hard_tasks)
+    product = head.embedding_(X).astype(np.float64) @ head.columns_.T if head.columns_.size else None
+    is_product = product is not None and np.allclose((product + head.offsets_)[:, head.numbers_], head.scores(X))
+    assert is_product == HEADS[name].card.linear
+    if head.linear() is not None:
+        np.testing.assert_allclose(X @ head.coef_.T + head.intercept_, head.scores(X), atol=1e-4)
+
+
+def filler():
+    """``tools/fill_docs.py``, which is not part of the package."""
+    spec = importlib.util.spec_from_file_location("fill_docs", ROOT / "tools" / "fill_docs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_documents_say_what_the_cards_say():
+    for page, text in filler().from_cards().items():
+        assert page.read_text() == text, f"{page.name} differs: python tools/fill_docs.py cards"
+
+
+def test_the_filler_writes_into_a_table_what_the_cards_say():
+    table = "| head | A_T | old scores move | ONNX |\n| --- | ---: | --- | --- |\n| `ucir` | 1.0 | ? | ? |\n"
+    assert filler().with_facts(table, HEADS).splitlines()[2] == "| `ucir` | 1.0 | yes | no |"
+    assert f"| `finetune`, `joint` | {GROUPS['bound']} |  |" in filler().heads_table(HEADS)
+
+
+def test_methods_shows_the_cards(cli):
+    _, out, _ = cli("methods")
+    assert list(re.findall(r"^  ([a-z-]+) {2,}\S.*\n {17}exemplars: ", out, re.M)) == list(HEADS)
+    assert (
+        "exemplars: none; old scores move: never; forgets a class exactly: yes; few examples: yes; ONNX: yes" in out
+    )
+
+
+def section(text, title):
+    """Entries of a section of a docstring, by name."""
+    body = re.search(rf"\n{title}\n-+\n(.*?)(?=\n\n\w+\n---|\Z)", text, re.S)[1]
+    return {name: (kind, help) for name, kind, help in re.findall(r"^(\w+) : (.+)\n((?: {4}.+\n?)+)", body, re.M)}
+
+
+@every_head
+def test_help_is_enough(name):
+    """Parameters, attributes, a reference and an example, in numpydoc's order and form; the examples run as doctests."""
+    head = HEADS[name]
+    titles = re.findall(r"\n\n(\w+)\n-+\n", head.__doc__)
+    assert titles == ["Parameters", "Attributes", "References", "Examples"]
+    parameters, attributes = section(head.__doc__, "Parameters"), section(head.__doc__, "Attributes")
+    assert set(parameters) == set(head().get_params())
+    assert {name for name in attributes if name not in ("coef_", "intercept_")} == set(declared(head))
+    for kind, help in [*parameters.values(), *attributes.values()]:
+        assert kind
+        assert re.match(r" {4}[^a-z\s]", help), help  # a sentence
+        assert help.strip().endswith(".")
+        assert max(map(len, help.splitlines())) <= 100
+    assert all(f"default={value!r}" in parameters[name][0] for name, value in head().get_params().items())
+    example = head.__doc__.partition("Examples\n")[2]
+    assert f"taer.{head.__name__}(" in example
+    assert "\n>>> " in example
+
+
+@every_head
+def test_coefficients_are_documented_where_they_exist(name, tasks):
+    head = small_head(name, random_state=0)
+    if "normalize" in head.get_params():
+        head.set_params(normalize="none")
+    attributes = section(type(head).__doc__, "Attributes")
+    assert hasattr(learn(head, tasks), "coef_") == ("coef_" in attributes)
+    if "coef_" in attributes:
+        assert ("normalize='none'" in attributes["coef_"][1]) == ("normalize" in head.get_params())
