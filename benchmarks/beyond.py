@@ -23,15 +23,15 @@ from typing import Any
 
 import numpy as np
 from fidelity import EPOCHS
-from taer.heads.sgd import one_blas_thread
-from taer.heads.statistical import relative_distances
 
 import taer
 from taer.experiment import Result, Run, mean_auroc, run_grid
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
+from taer.heads.closed_form.linalg import relative_distances, shrunk
 from taer.report.figures import Curve, curves
 from taer.stream import class_stream
+from taer.threads import one_blas_thread
 
 DOCS = Path(__file__).parents[1] / "docs"
 TASKS = (5, 10, 20, 50)
@@ -152,11 +152,12 @@ def novelty_scores(data: FeatureSet) -> dict[str, float]:
     head, y = taer.GaussChain(), place[np.asarray(data.test_y)]
     for task in list(stream)[:-1]:
         head.partial_fit(task.X_train, task.y_train)
-        scores = np.concatenate(list(head._score_chunks(data.test_x))).astype(np.float64)
-        probabilities, rows = head._probabilities(scores), head._embed(data.test_x[:])
+        scores = head.scores(data.test_x).astype(np.float64)
+        probabilities, rows = head.probabilities(scores), head.embedding_(data.test_x[:])
         relative = relative_distances(rows, head.statistics_)
         entropy = entr(probabilities).sum(axis=1)
-        means, inverse = head.statistics_.means, np.linalg.inv(head._shared(None))  # type: ignore[arg-type]
+        shared = shrunk(head.statistics_.covariance(), head.shrinkage_)
+        means, inverse = head.statistics_.means, np.linalg.inv(shared)
         to_class = (means @ inverse * means).sum(axis=1) - 2 * rows @ inverse @ means.T
         novel = y >= len(head.classes_)
         for name, novelty in {

@@ -138,7 +138,7 @@ def many_classes(folder: Path, name: str, n_classes: int, width: int = 768) -> d
         "last_task_seconds": seconds[-1],
         "learning_seconds": sum(seconds),
         "learning_anonymous_mb": learning.bytes / 1e6,
-        "columns_mb": head.coef_.nbytes / 1e6,
+        "columns_mb": head.columns_.nbytes / 1e6,
         "save_and_load_seconds": saving.seconds,
         "file_mb": (folder / "head.safetensors").stat().st_size / 1e6,
         "predicting_anonymous_mb": predicting.bytes / 1e6,

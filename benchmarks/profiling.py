@@ -16,18 +16,18 @@ from unittest.mock import patch
 from measuring import Problem
 
 import taer
-from taer.heads import base, linear, replay, sgd
+from taer.heads import base
+from taer.heads.descent.base import DescentHead
+from taer.heads.descent.loop import Loop
+from taer.heads.descent.memory import MemoryHead
+from taer.heads.embedding import Standardize
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
-    "steps": [(sgd.SGDHead, "_descend")],
-    "one look at the old columns": [(linear.LinearHead, "_log_partition")],
-    "memory": [(replay.Remembering, "_remember"), (replay.Remembering, "_old_memory")],
-    "input map": [
-        (linear.MappedHead, "_fix_map"),
-        (linear.MappedHead, "_map"),
-        (linear.MappedHead, "_map_in_place"),
-    ],
-    "start of new columns": [(linear.MappedHead, "_class_means")],
+    "steps": [(Loop, "descend")],
+    "one look at the old columns": [(DescentHead, "_log_partition")],
+    "memory": [(MemoryHead, "_remember"), (MemoryHead, "_old_samples")],
+    "input map": [(Standardize, "fit"), (Standardize, "__call__"), (Standardize, "apply")],
+    "start of new columns": [(DescentHead, "_means_of_new")],
     "checks of the input": [(base, "check_features"), (base, "check_labels"), (base, "check_params")],
 }
 

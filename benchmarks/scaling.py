@@ -16,16 +16,17 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy
 
 import numpy as np
-from taer.heads._validation import row_chunks
 
 import taer
-from taer.heads import statistical
+from taer.heads.closed_form import collect
 from taer.parallel import Shared
+from taer.rows import row_chunks
 
 
 def seconds(call: Callable[[], Any], repeats: int) -> list[float]:
@@ -44,17 +45,17 @@ def shown(values: list[float], unit: float = 1, digits: int = 2) -> str:
 
 def sums(width: int, classes_in_all: int, repeats: int) -> None:
     rng = np.random.default_rng(0)
-    rows = next(row_chunks(np.empty((1 << 30, 0)), width=-(-width // statistical._CHUNKS))).stop
+    rows = next(row_chunks(np.empty((1 << 30, 0)), width=-(-width // collect._CHUNKS))).stop
     X = rng.standard_normal((rows, width), np.float32).astype(np.float16)
-    head = Shared(taer.SLDA().fit(X[:100], np.arange(100) % 2))
+    embedding = Shared(taer.SLDA().fit(X[:100], np.arange(100) % 2).embedding_)
     print(f"| a block of {rows:,} rows × {width} | classes | s | rows/s | GB/s | MB of the sum | s to add it |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for order, y in (
         ("sorted by class, 1,000 rows each", np.arange(rows) // 1000),
         ("in any order", rng.integers(0, classes_in_all, rows)),
     ):
-        taken = seconds(lambda y=y: statistical._statistics_of(head, X, y), repeats)
-        block = statistical._statistics_of(head, X, y)
+        summed = partial(collect._statistics_of, embedding, X, y, per_class=False)
+        taken, block = seconds(summed, repeats), summed()
         total = taer.ClassStatistics(width)
         total.labels, total.counts = np.arange(classes_in_all), np.ones(classes_in_all)
         total.means = np.zeros((classes_in_all, width))

@@ -21,17 +21,18 @@ from beyond import TITLES, shown, table
 from fidelity import EPOCHS
 from joblib import Parallel, delayed
 from scipy.optimize import minimize
-from taer.heads.gaussians import shared_covariance
-from taer.heads.sgd import one_blas_thread
-from taer.heads.softmax import unit_rows
-from taer.heads.statistical import discriminants, normalised, shrunk, squared_distances, whitener
+from scipy.special import softmax
 
 import taer
 from taer.features import FeatureSet, load_features
-from taer.heads import gauss_chain, gaussians, taer_gauss
-from taer.heads.base import Head, Task, log_sum_exp, softmax
+from taer.heads import Head, Task
+from taer.heads.base import log_sum_exp
+from taer.heads.closed_form import gauss_chain, gaussians, taer_gauss
+from taer.heads.closed_form.linalg import discriminants, shrunk, squared_distances, whitener
+from taer.heads.embedding import normalized, unit_rows
 from taer.statistics import ClassStatistics
 from taer.stream import Stream, class_stream
+from taer.threads import one_blas_thread
 
 TASKS = (10, 50)
 ORDERS = 3
@@ -41,23 +42,23 @@ class Unchained(taer.GaussChain):
     """New classes under the covariance of everything seen, as they are."""
 
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
-        means = self._means(task)
-        columns, offsets = discriminants(means, covariance)
-        return columns[task.current], offsets[task.current], 1.0
+        origin = self._origin(task)
+        columns, offsets = discriminants(self.statistics_.means[task.current] - origin, covariance)
+        return columns, offsets - columns @ origin, 1.0
 
-    def _means(self, task: Task) -> np.ndarray:
-        return self.statistics_.means[np.argsort(self._arrival)]
+    def _origin(self, task: Task) -> np.ndarray:
+        """Zero before the embedding took the mean of the first task off."""
+        origin: np.ndarray = -self.embedding_.center
+        return origin
 
 
 class UnchainedCentred(Unchained):
     """The same about the mean of the first task: a log-ratio against one background."""
 
-    def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
-        if self.n_tasks_ == 1:
-            self.background_ = self._means(task).mean(axis=0)
-        means = self._means(task)[task.current] - self.background_
-        columns, offsets = discriminants(means, covariance)
-        return columns, offsets - columns @ self.background_, 1.0
+    def _origin(self, task: Task) -> np.ndarray:
+        if task.number == 1:
+            self.background_: np.ndarray = self.statistics_.means.mean(axis=0)
+        return self.background_
 
 
 class Calibrated(UnchainedCentred):
@@ -72,11 +73,11 @@ class Calibrated(UnchainedCentred):
     def _fitted(
         self, columns: np.ndarray, offsets: np.ndarray, covariance: np.ndarray, task: Task
     ) -> tuple[np.ndarray, np.ndarray]:
-        means, per_class = self._means(task), max(1, 600 // task.n_classes)
+        means, per_class = self.statistics_.means, max(1, 600 // task.n_classes)
         labels = np.repeat(np.arange(task.n_classes), per_class)
         noise = np.random.default_rng(0).normal(size=(len(labels), len(covariance)))
         rows = means[labels] + noise @ np.linalg.cholesky(covariance).T
-        old = (rows @ self.coef_[task.old].T + self.intercept_[task.old]) / self.first_temperature_
+        old = (rows @ self.columns_[task.old].T + self.offsets_[task.old]) / self.first_temperature_
         new = (rows @ columns.T + offsets) / self.first_temperature_
         order = np.argsort(np.concatenate([task.old, task.current]))
 
@@ -102,7 +103,7 @@ class FirstShapes(taer.GaussChain):
     """Linear part from the covariance of everything seen, quadratic part against that of the first task."""
 
     def _shared(self, task: Task) -> np.ndarray:
-        if self.n_tasks_ == 1:
+        if task.number == 1:
             self.first_ = super()._shared(task)
         return self.first_
 
@@ -122,7 +123,7 @@ class Student(taer.GaussFrozen):
     """gauss-frozen with the density of Student's t, 100 degrees of freedom."""
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        scores, volumes, rows = super()._scores(X, classes), _log_volumes(self), self._embed(X)
+        scores, volumes, rows = super()._scores(X, classes), _log_volumes(self), self.embedding_(X)
         volumes = volumes if classes is None else volumes[classes]
         squared = squared_distances(rows, np.zeros(rows.shape[1]), whitener(self.covariance_))[:, None]
         distances = squared - 2 * scores - volumes
@@ -139,12 +140,12 @@ def _log_volumes(head: Any) -> np.ndarray:
 class TowardsLDA(taer.TaERGauss):
     """taer-gauss with a prior around the column of LDA under the covariance of the first task instead of zero."""
 
-    def _learn(self, X: Any, task: Task) -> None:
+    def _learn(self, task: Task) -> None:
         def fit(objective: Callable[..., Any], start: np.ndarray, **options: Any) -> Any:
             statistics = self.statistics_
-            if self.n_tasks_ == 1:  # the statistics have a one at the end of each row
+            if task.number == 1:  # the statistics have a one at the end of each row
                 self.first_ = shrunk(statistics.covariance()[:-1, :-1], 0.3)
-            means = statistics.means[np.argsort(self._arrival)][task.current, :-1]
+            means = statistics.means[task.current, :-1]
             prior = np.column_stack(discriminants(means, self.first_)).ravel()
 
             def towards(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -154,21 +155,21 @@ class TowardsLDA(taer.TaERGauss):
             return minimize(towards, prior, **options)
 
         with mock.patch.object(taer_gauss, "minimize", fit):
-            super()._learn(X, task)
+            super()._learn(task)
 
 
 class TaERFromLDA(taer.TaER):
     """TaER that starts from columns of LDA under the covariance of the first task, at unit length."""
 
-    def _new_columns(self, X: Any, task: Task) -> np.ndarray:
-        if self.n_tasks_ == 1:
-            statistics = ClassStatistics(X.shape[1]).update(self._map(X[:]), task.y)
+    def _new_columns(self, task: Task) -> np.ndarray:
+        if task.number == 1:
+            statistics = ClassStatistics(task.X.shape[1]).update(self.embedding_(task.X[:]), task.y)
             self.first_ = shrunk(statistics.covariance(), 0.3)
-        return unit_rows(discriminants(self._class_means(X, task.y, task.new), self.first_)[0])
+        return unit_rows(discriminants(self._means_of_new(task), self.first_)[0])
 
 
-def plain_mean(scores: np.ndarray) -> np.ndarray:
-    return np.full_like(scores, 1 / scores.shape[1])
+def plain_mean(scores: np.ndarray, axis: int) -> np.ndarray:
+    return np.full_like(scores, 1 / scores.shape[axis])
 
 
 def patched(module: Any, name: str, value: Any, make: Callable[[], Head]) -> Callable[[Stream], float]:
@@ -198,9 +199,9 @@ def principal(width: int) -> Callable[..., Any]:
     """The leading directions within the classes of the first task, after a square root and at unit length."""
 
     def first(task: Any) -> Callable[[Any], np.ndarray]:
-        rows = normalised(np.asarray(task.X_train), "sqrt-l2")
+        rows = normalized(np.asarray(task.X_train), "sqrt-l2")
         directions = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:width]
-        return lambda X: (normalised(np.asarray(X), "sqrt-l2") @ directions.T).astype(np.float32)
+        return lambda X: (normalized(np.asarray(X), "sqrt-l2") @ directions.T).astype(np.float32)
 
     return first
 
@@ -214,9 +215,9 @@ def chained_densities(stream: Stream) -> float:
     chosen = taer.GaussChain().partial_fit(tasks[0].X_train, tasks[0].y_train)
     statistics = ClassStatistics(data.train_x.shape[1], per_class=True)
     for start in range(0, len(data.train_y), 8192):
-        rows = normalised(data.train_x[start : start + 8192], chosen.normalize_)
+        rows = chosen.embedding_(data.train_x[start : start + 8192])
         statistics.update(rows, np.asarray(data.train_y[start : start + 8192]))
-    points = np.concatenate([normalised(data.test_x[:], chosen.normalize_), statistics.means])
+    points = np.concatenate([chosen.embedding_(data.test_x[:]), statistics.means])
     at_means, nu = points.shape[0] - len(data.classes), chosen.strength_ * points.shape[1]
     frozen, known, scatter = np.zeros((len(points), len(data.classes))), np.zeros(0, int), np.zeros(1)
     for task in tasks:
@@ -225,7 +226,7 @@ def chained_densities(stream: Stream) -> float:
         seen = np.concatenate([known, new])
         n = statistics.counts[seen].sum()
         if not len(known):
-            shrinkage = shared_covariance(np.eye(points.shape[1]), int(n), chosen.prior_)[1]
+            shrinkage = gaussians.shared_covariance(np.eye(points.shape[1]), int(n), chosen.prior_)[1]
         shared = shrunk(scatter / (n - len(seen)), shrinkage)
         present = np.zeros_like(frozen)
         for label in seen:
@@ -237,7 +238,7 @@ def chained_densities(stream: Stream) -> float:
             at_known = at_means + known
             present *= gauss_chain._slope(frozen[at_known][:, known], present[at_known][:, known])
             odds = present[at_means + new][:, known] - present[at_means + new, new][:, None]
-            neighbours = softmax(odds / chosen.temperature_)
+            neighbours = softmax(odds / chosen.temperature_, axis=1)
             frozen[:, new] = present[:, new] + (frozen[:, known] - present[:, known]) @ neighbours.T
         else:
             frozen[:, new] = present[:, new]
