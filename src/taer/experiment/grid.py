@@ -72,7 +72,12 @@ def _outcomes(
     features = {id(run.stream.features): _shared(run.stream.features) for run in missing}
     calls = (
         delayed(_numbered)(
-            number, features[id(run.stream.features)], run.stream.tasks, run.method, run.params, run.seed
+            number,
+            features[id(run.stream.features)],
+            (run.stream.tasks, run.stream.rows, run.stream.shots),
+            run.method,
+            run.params,
+            run.seed,
         )
         for number, run in enumerate(missing)
     )
@@ -87,8 +92,10 @@ def _shared(features: FeatureSet) -> Shared:
     return Shared(features, by_path=bytes_in_all > _SMALL)
 
 
-def _numbered(number: int, features: Shared, tasks: Any, *rest: Any) -> tuple[int, Result | ValueError]:
-    return number, _attempt(Run(Stream(features.value, tasks), *rest))
+def _numbered(
+    number: int, features: Shared, protocol: tuple[Any, ...], *rest: Any
+) -> tuple[int, Result | ValueError]:
+    return number, _attempt(Run(Stream(features.value, *protocol), *rest))
 
 
 def _attempt(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result | ValueError:
