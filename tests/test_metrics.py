@@ -79,3 +79,11 @@ def test_detection_of_unknown_classes_by_counting():
     pairs = [(k < u) + 0.5 * (k == u) for k in known for u in unknown]
     assert metrics.novelty_auroc(known, unknown) == pytest.approx(np.mean(pairs))
     assert metrics.novelty_auroc(known, unknown[:0]) is None
+
+
+def test_accuracy_among_some_samples_and_the_harmonic_mean():
+    y_true, y_pred = np.array([0, 0, 1, 2]), np.array([0, 2, 1, 0])
+    assert metrics.accuracy_among(y_true, y_pred, y_true < 1) == 0.5
+    assert metrics.accuracy_among(y_true, y_pred, y_true > 5) is None
+    assert metrics.harmonic_mean(0.8, 0.2) == pytest.approx(0.32)
+    assert metrics.harmonic_mean(0.0, 0.0) == 0.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from taer.experiment import Run, execute
-from taer.stream import class_order, class_stream
+from taer.stream import class_order, class_stream, read_sessions, sample_stream
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,8 @@ def test_half_of_the_classes_first(features):
     [
         ({"tasks": 3}, "10 classes do not divide into 3 equal tasks"),
         ({"tasks": 0}, "at least one task"),
-        ({"tasks": 4, "first": 5}, "the 5 remaining classes do not divide into 4"),
+        ({"tasks": 6, "first": 5}, "the 5 classes after the first task are too few for 6 tasks"),
+        ({"first": 4, "tasks": 3, "shots": 0}, "at least one sample, got 0 shots"),
         ({"first": 10, "tasks": 1}, "first task must have 1 … 9"),
         ({"first": 0, "tasks": 1}, "first task must have 1 … 9"),
         ({"order": "icarl"}, "each of 0 … 9 once"),
@@ -79,3 +80,105 @@ def test_half_of_the_classes_first(features):
 def test_impossible_streams_are_refused(features, arguments, message):
     with pytest.raises(ValueError, match=message):
         class_stream(features, **arguments)
+
+
+def test_natural_order_is_the_order_of_the_classes():
+    assert class_order("natural", 7) == list(range(7))
+
+
+def test_tasks_after_the_first_are_as_even_as_possible(features):
+    stream = class_stream(features, first=3, tasks=3, order="natural")
+    assert stream.tasks == ((0, 1, 2), (3, 4, 5), (6, 7), (8, 9))
+
+
+def test_later_tasks_have_a_few_drawn_samples_per_class(features):
+    stream = class_stream(features, first=4, tasks=3, order="natural", shots=5, seed=1)
+    first, *later = list(stream)
+    assert len(first.y_train) == 4 * 30
+    for task in later:
+        assert np.bincount(task.y_train)[list(task.classes)].tolist() == [5, 5]
+    for t, rows in enumerate(stream.rows):
+        np.testing.assert_array_equal(features.train_y[list(rows)], list(stream)[t].y_train)
+    assert [len(task.y_test) for task in stream] == [40, 20, 20, 20]  # all are tested
+
+
+def test_the_seed_alone_draws_the_samples(features):
+    def drawn(order="natural", shots=5, seed=0):
+        stream = class_stream(features, first=4, tasks=3, order=order, shots=shots, seed=seed)
+        return {label: {row for rows in stream.rows[1:] for row in rows if features.train_y[row] == label}
+                for label in range(10)}  # fmt: skip
+
+    assert drawn() == drawn()
+    assert drawn() != drawn(seed=1)
+    assert all(drawn(shots=2)[label] < drawn()[label] for label in range(4, 10))
+    assert drawn(order=[0, 1, 2, 3, 9, 8, 7, 6, 5, 4]) == drawn()  # the order of classes draws nothing else
+    assert all(len(rows) == 30 for label, rows in drawn(shots=99).items() if label > 3)  # a class gives what it has
+
+
+def test_given_samples_are_the_tasks(features):
+    first, second = (np.flatnonzero(np.isin(features.train_y, labels)) for labels in ([1, 4], [7]))
+    stream = sample_stream(features, [first.tolist(), second[4::-1].tolist()])
+    assert stream.tasks == ((1, 4), (7,))
+    np.testing.assert_array_equal(list(stream)[1].X_train, features.train_x[second[:5]])
+    result = execute(Run(stream, "ncm"))
+    assert len(result["classes"]) == 3  # others are not tested
+    assert np.sum(result["confusion"]) == 30
+    same = sample_stream(features, [first[::-1], second[:5]])
+    assert Run(same, "ncm").file_name == Run(stream, "ncm").file_name
+
+
+def test_samples_decide_a_run(features):
+    streams = [
+        class_stream(features, first=4, tasks=3, order="natural"),
+        class_stream(features, first=4, tasks=3, order="natural", shots=5),
+        class_stream(features, first=4, tasks=3, order="natural", shots=5, seed=1),
+        class_stream(features, first=4, tasks=3, order="natural", shots=4),
+    ]
+    assert len({Run(stream, "ncm").file_name for stream in streams}) == 4
+
+
+@pytest.mark.parametrize(
+    ("sessions", "message"),
+    [
+        ([[0, 300]], "session 0 names row 300, but features has the training rows 0 … 299"),
+        ([[0], [-1]], "session 1 names row -1"),
+        ([[0, 0]], "session 0 names a row twice"),
+        ([[0], []], "session 1 has no rows"),
+        ([], "there are no sessions"),
+    ],
+)
+def test_impossible_samples_are_refused(features, sessions, message):
+    with pytest.raises(ValueError, match=message):
+        sample_stream(features, sessions)
+
+
+def test_a_class_in_two_sessions_is_refused(features):
+    a, b = np.flatnonzero(features.train_y == 6)[:2].tolist()
+    with pytest.raises(ValueError, match="class 'class6' has rows in the sessions 0 and 1"):
+        sample_stream(features, [[a], [b]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no JSON", "expected JSON such as"),
+        ("[1, 2]", "expected JSON such as"),
+        ('{"sessions": [[1], [2]]}', "expected JSON such as"),
+        ('{"sessions": {}}', "expected JSON such as"),
+        ('{"sessions": {"0": [1], "2": [2]}}', "expected sessions named 0 … 1, got 0, 2"),
+        ('{"sessions": {"0": [1.5]}}', "session 0 must be a list of row numbers"),
+        ('{"sessions": {"0": [1], "1": "all"}}', "session 1 must be a list of row numbers"),
+        ('{"sessions": {"0": [true]}}', "session 0 must be a list of row numbers"),
+    ],
+)
+def test_files_that_are_no_sessions_are_refused(tmp_path, text, message):
+    path = tmp_path / "sessions.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_sessions(path)
+
+
+def test_sessions_come_by_number(tmp_path):
+    sessions = {str(t): [t] for t in reversed(range(12))}
+    (tmp_path / "sessions.json").write_text(json.dumps({"source": "anyone", "sessions": sessions}))
+    assert read_sessions(tmp_path / "sessions.json") == [[t] for t in range(12)]

@@ -23,6 +23,7 @@ _HOMES = {
     "features_from_arrays": "taer.features",
     "load_features": "taer.features",
     "class_stream": "taer.stream",
+    "sample_stream": "taer.stream",
     "cluster": "taer.parallel",
     "metrics": "taer.metrics",
 }
@@ -96,3 +97,4 @@ if TYPE_CHECKING:
     from taer.persist.save import load as load
     from taer.statistics import ClassStatistics as ClassStatistics
     from taer.stream import class_stream as class_stream
+    from taer.stream import sample_stream as sample_stream

@@ -51,6 +51,29 @@ def average_incremental_accuracy(phase_accuracies: np.ndarray) -> float:
     return float(np.mean(phase_accuracies))
 
 
+def accuracy_among(y_true: np.ndarray, y_pred: np.ndarray, members: np.ndarray) -> float | None:
+    """Fraction of the marked samples that are right, the prediction being free among all classes; None without any.
+
+    Examples
+    --------
+    >>> y_true, y_pred = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
+    >>> accuracy_among(y_true, y_pred, y_true == 0)
+    0.5
+    """
+    return float(np.mean(y_true[members] == y_pred[members])) if members.any() else None
+
+
+def harmonic_mean(base: float, new: float) -> float:
+    """``2·base·new / (base + new)``: high only if old and new classes are both found; zero if either is never found.
+
+    Examples
+    --------
+    >>> harmonic_mean(0.75, 0.25)
+    0.375
+    """
+    return 2 * base * new / (base + new) if base + new else 0.0
+
+
 def forgetting(matrix: np.ndarray) -> float:
     """``F = 1/(T-1) Σ_{k<T} (max_{t<T} a[t, k] - a[T, k])``; zero for a single task."""
     if len(matrix) == 1:

@@ -87,6 +87,46 @@ def test_orders(cli, file, tmp_path):
         assert len({str(result["tasks"]) for result in stored}) == (2 if order == "torch" else 1)
 
 
+def test_few_shots_show_old_and_new_classes(cli, file):
+    arguments = ("run", file, "--first", 4, "--tasks", 3, "--shots", 2, "--order", "natural", "--methods", "ncm")
+    code, out, err = cli(*arguments, "--format", "json")
+    assert code == 0, err
+    (row,) = json.loads(out)["rows"]
+    for name in ("last", "base", "new", "harmonic", "ece_new"):
+        assert set(row[name]) == {"mean", "std", "values"}
+        assert len(row[name]["values"]) == 3
+    assert row["last"]["mean"] == pytest.approx((40 * row["base"]["mean"] + 60 * row["new"]["mean"]) / 100)
+    described = json.loads(out)["stream"]
+    assert described == {"tasks": 4, "first": 4, "shots": 2, "order": "natural", "seeds": 3}
+    assert "| method | last (%) | base (%) | new (%) | AIA (%) |" in cli(*arguments, "--format", "markdown")[1]
+    table = " ".join(cli(*arguments)[1].split())
+    assert "3 of them from disk" in table
+    assert "base and new: on those of classes of the first and of later tasks" in table
+    header = cli(*arguments, "--format", "csv")[1].splitlines()[0]
+    assert ",last,last std,base,base std,new,new std,harmonic,harmonic std,ece new," in header
+
+
+def test_samples_from_a_file(cli, file, features, tmp_path):
+    sessions = {"0": np.flatnonzero(features.train_y < 4).tolist()}
+    sessions |= {str(t): np.flatnonzero(features.train_y == t + 3)[:5].tolist() for t in range(1, 7)}
+    (tmp_path / "sessions.json").write_text(json.dumps({"sessions": sessions}))
+    arguments = ("run", file, "--samples", "sessions.json", "--methods", "ncm", "--seeds", 2)
+    code, out, err = cli(*arguments, "--format", "json")
+    assert code == 0, err
+    assert json.loads(out)["stream"]["tasks"] == 7
+    (stored, _) = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
+    assert stored["samples"] == [120, 5, 5, 5, 5, 5, 5]
+    assert stored["tasks"][1] == [4]
+    assert "last (%)" in cli(*arguments, "--format", "markdown")[1]
+
+
+def test_samples_of_one_session_have_no_new_classes(cli, file, tmp_path):
+    (tmp_path / "one.json").write_text('{"sessions": {"0": [0, 1, 2, 3, 4, 5, 6, 7]}}')
+    code, out, err = cli("run", file, "--samples", "one.json", "--methods", "ncm", "--format", "markdown")
+    assert code == 0, err
+    assert "| – |" in out
+
+
 def test_methods_and_info(cli, file):
     _, out, _ = cli("methods")
     for name in taer.HEADS:
@@ -120,6 +160,16 @@ def test_version_and_help(cli):
         (["run", "FILE", "--set", "lr"], "expected NAME=VALUE"),
         (["run", "FILE", "--set", "init=ones"], "init must be one of"),
         (["run", "FILE", "--order", "nowhere"], "neither a known order nor a file"),
+        (["run", "FILE", "--order", "nowhere"], "expected torch, natural, 1993, icarl or a file"),
+        (["run", "FILE", "--shots", "0"], "--shots"),
+        (["run", "FILE", "--samples", "nowhere.json"], "--samples nowhere.json: no such file"),
+        (["run", "FILE", "--samples", "FILE"], "expected JSON such as"),
+        (
+            ["run", "FILE", "--samples", "x.json", "--tasks", "10"],
+            "--samples gives the samples of every task; leave out --tasks",
+        ),
+        (["run", "FILE", "--samples", "x.json", "--first", "5"], "leave out --first"),
+        (["run", "FILE", "--samples", "x.json", "--shots", "5", "--order", "torch"], "leave out --shots, --order"),
         (["run", "FILE", "--seeds", "0"], "--seeds"),
         (["run", "FILE", "--epochs", "many"], "--epochs"),
         (["run", "FILE", "--format", "yaml"], "--format"),

@@ -143,3 +143,36 @@ def test_editing_a_method_or_its_bases_makes_another_run(tmp_path):
         file.write("\nEDITED = 1\n")
     base = digests()
     assert (base[0] != memory[0], base[1] != memory[1]) == (True, False)
+
+
+@pytest.mark.parametrize("method", ["taer", "lda-frozen"])
+def test_old_and_new_classes_agree_with_a_loop_by_hand(method, features):
+    stream = class_stream(features, first=4, tasks=3, order="natural", shots=2, seed=3)
+    head = taer.make_head(method, random_state=3)
+    for task in stream:
+        head.partial_fit(task.X_train, task.y_train)
+    X, y = np.asarray(features.test_x), features.test_y
+    result = execute(Run(stream, method, {}, seed=3))
+    assert (result["shots"], result["samples"]) == (2, [120, 4, 4, 4])
+    assert result["last"] == pytest.approx(head.score(X, y)) == result["phase_accuracy"][-1]
+    assert result["base"] == pytest.approx(head.score(X[y < 4], y[y < 4]))
+    assert result["new"] == pytest.approx(head.score(X[y >= 4], y[y >= 4]))
+    assert result["harmonic"] == pytest.approx(2 / (1 / result["base"] + 1 / result["new"]))
+    error = taer.metrics.expected_calibration_error(head.predict_proba(X[y >= 4]), y[y >= 4])
+    assert result["ece_new"] == pytest.approx(error)
+    row = summarize([result])[0]
+    assert row["new"] == {"mean": 100 * result["new"], "std": 0, "values": [100 * result["new"]]}
+
+
+def test_a_stream_of_one_task_has_no_new_classes(features):
+    result = execute(Run(class_stream(features, tasks=1), "ncm"))
+    assert result["base"] == result["last"]
+    assert result["new"] is result["harmonic"] is result["ece_new"] is None
+    assert summarize([result])[0]["new"] == {"mean": None, "std": 0, "values": []}
+
+
+def test_workers_get_the_samples_of_a_stream(features, tmp_path):
+    stream = class_stream(features, first=4, tasks=3, order="natural", shots=2)
+    runs = [Run(stream, name) for name in ("ncm", "slda")]
+    found = {run.method: result for run, result, _ in run_grid(runs, tmp_path, jobs=2)}
+    assert all(same(found[run.method], execute(run)) for run in runs)

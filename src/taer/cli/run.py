@@ -19,6 +19,7 @@ from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers
 if TYPE_CHECKING:
     from taer.experiment import Result, Run
     from taer.features import FeatureSet
+    from taer.stream import Stream
 
 
 class Format(StrEnum):
@@ -42,8 +43,23 @@ def run(
             help="Heads by name, separated by commas, or 'all'; see 'taer methods'. Your own: module:Class."
         ),
     ] = "bayes,taer,er,finetune,joint",
-    tasks: Annotated[int, typer.Option(help="Number of tasks; with --first, of those after it.")] = 10,
+    tasks: Annotated[
+        int | None, typer.Option(help="Number of tasks; with --first, of those after it. [default: 10]")
+    ] = None,
     first: Annotated[int | None, typer.Option(help="Number of classes in the first task.")] = None,
+    shots: Annotated[
+        int | None,
+        typer.Option(
+            help="Training samples per class after the first task, drawn by the seed. [default: all]", min=1
+        ),
+    ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            help='JSON file with the training samples of each task: {"sessions": {"0": [rows of train.x], "1": …}}. '
+            "It stands in for --tasks, --first, --shots and --order."
+        ),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,
     memory: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks (memory_size).")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
@@ -57,12 +73,12 @@ def run(
         ),
     ] = None,
     order: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Class order: 'torch' (run s uses torch's permutation of seed s), '1993', 'icarl', or a "
-            "file of class numbers."
+            help="Class order: 'torch' (run s uses torch's permutation of seed s), 'natural' (by class number), "
+            "'1993', 'icarl', or a file of class numbers. [default: torch]"
         ),
-    ] = "torch",
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Number of runs of each head.", min=1)] = 3,
     jobs: Annotated[int | None, typer.Option(help="Runs at the same time [default: 1].", min=1)] = None,
     engine: EngineOption = Engine.local,
@@ -76,16 +92,18 @@ def run(
     An option not given leaves each head its own default. Results are kept in --out: run again, and only what is
     missing is run.
     """
-    from taer.experiment import summarize
+    from taer.experiment import Run, summarize
     from taer.features import load_features
 
     data = load_features(features)
     common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
     chosen = parameters(_names(methods), common, set_ or [])
-    runs = _runs(data, chosen, tasks, first, order, seeds)
+    streams = _streams(data, tasks, first, order, shots, samples, seeds)
+    runs = [Run(streams[seed], name, params, seed) for name, params in chosen.items() for seed in range(seeds)]
     with where(engine, address, jobs):
         results, from_disk = run_with_progress(runs, out, jobs, fresh)
-    stream: dict[str, Any] = {"tasks": len(runs[0].stream), "first": first, "order": order, "seeds": seeds}
+    stream: dict[str, Any] = {"tasks": len(streams[0]), "first": first, "shots": shots, "seeds": seeds}
+    stream |= {"order": order or "torch"} if samples is None else {"samples": str(samples)}
     source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
     _print_summary(format, data, stream, summarize(results), source)
 
@@ -101,22 +119,40 @@ def _names(methods: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _runs(
-    data: FeatureSet, chosen: dict[str, dict[str, Any]], tasks: int, first: int | None, order: str, seeds: int
-) -> list[Run]:
-    from taer.experiment import Run
-    from taer.stream import NAMED_ORDERS, class_stream
+def _streams(
+    data: FeatureSet,
+    tasks: int | None,
+    first: int | None,
+    order: str | None,
+    shots: int | None,
+    samples: Path | None,
+    seeds: int,
+) -> list[Stream]:
+    """The stream of each seed."""
+    from taer.stream import NAMED_ORDERS, class_stream, read_sessions, sample_stream
 
+    if samples is not None:
+        given = {"--tasks": tasks, "--first": first, "--shots": shots, "--order": order}
+        if others := [option for option, value in given.items() if value is not None]:
+            raise ValueError(f"--samples gives the samples of every task; leave out {', '.join(others)}")
+        try:
+            return [sample_stream(data, read_sessions(samples))] * seeds
+        except ValueError as error:
+            raise ValueError(f"--samples {samples}: {str(error).removeprefix(f'{samples}: ')}") from None
     fixed: Any = None
-    if order != "torch":
+    if order not in (None, "torch"):
         fixed = order if order in NAMED_ORDERS else _order_from_file(Path(order))
-    streams = [class_stream(data, tasks, first, seed if fixed is None else fixed) for seed in range(seeds)]
-    return [Run(streams[seed], name, params, seed) for name, params in chosen.items() for seed in range(seeds)]
+    return [
+        class_stream(data, 10 if tasks is None else tasks, first, seed if fixed is None else fixed, shots, seed)
+        for seed in range(seeds)
+    ]
 
 
 def _order_from_file(path: Path) -> list[int]:
     if not path.is_file():
-        raise ValueError(f"--order {path}: neither a known order nor a file; expected torch, 1993, icarl or a file")
+        raise ValueError(
+            f"--order {path}: neither a known order nor a file; expected torch, natural, 1993, icarl or a file"
+        )
     try:
         return [int(word) for word in path.read_text().replace(",", " ").split()]
     except ValueError:
@@ -171,7 +207,10 @@ def _print_summary(
     if format is Format.csv:
         import csv
 
+        from taer.experiment import FEW_SHOT
+
         measured = {"A_T": "A_T", "AIA": "AIA", "ECE": "ECE", "novelty_AUROC": "novelty AUROC"}
+        measured |= {name: name.replace("_", " ") for name in FEW_SHOT}
         writer = csv.writer(sys.stdout)
         names = [f"{name}{part}" for name in measured.values() for part in ("", " std")]
         writer.writerow(["method", *names, "seconds", "memory samples", "memory bytes"])
@@ -184,11 +223,13 @@ def _print_summary(
         f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
         f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {runs}"
     )
-    header = ["method", "A_T (%)", "AIA (%)", "seconds", "samples", "bytes"]
+    few_shot = stream["shots"] is not None or "samples" in stream
+    metrics = ("last", "base", "new", "AIA") if few_shot else ("A_T", "AIA")
+    header = ["method", *(f"{name} (%)" for name in metrics), "seconds", "samples", "bytes"]
     cells = [
         [
             row["method"],
-            *(_shown(row[name], stream["seeds"]) for name in ("A_T", "AIA")),
+            *(_shown(row[name], stream["seeds"]) for name in metrics),
             f"{row['seconds']:.2f}",
             f"{row['memory_samples']:,.0f}",
             f"{row['memory_bytes']:,.0f}",
@@ -205,9 +246,15 @@ def _print_summary(
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, title=heading, title_justify="left", caption_justify="left")
+    after_last = (
+        "last: accuracy on all test samples after the last task; base and new: on those of classes of the first and of "
+        "later tasks."
+        if few_shot
+        else "A_T: mean over tasks of the accuracy after the last one."
+    )
     table.caption = (
-        "A_T: mean over tasks of the accuracy after the last one. AIA: mean over phases of the accuracy on all "
-        f"classes so far. ± is the deviation over runs. Samples and bytes are what is kept besides the columns. {source}."
+        f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ± is the deviation over runs. "
+        f"Samples and bytes are what is kept besides the columns. {source}."
     )
     for i, name in enumerate(header):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
@@ -216,7 +263,9 @@ def _print_summary(
     Console().print(table)
 
 
-def _shown(number: dict[str, float], seeds: int) -> str:
+def _shown(number: dict[str, Any], seeds: int) -> str:
+    if number["mean"] is None:  # a stream of one task has no new classes
+        return "–"
     return f"{number['mean']:.2f} ± {number['std']:.2f}" if seeds > 1 else f"{number['mean']:.2f}"
 
 

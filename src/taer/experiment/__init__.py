@@ -2,6 +2,7 @@
 
 from taer.experiment.grid import run_grid
 from taer.experiment.results import (
+    FEW_SHOT,
     Result,
     Spread,
     mean_auroc,
@@ -13,6 +14,7 @@ from taer.experiment.results import (
 from taer.experiment.run import Run, execute, source_digest
 
 __all__ = [
+    "FEW_SHOT",
     "Result",
     "Run",
     "Spread",

@@ -76,7 +76,7 @@ def _outcomes(
             number,
             find_head(run.method),
             features[id(run.stream.features)],
-            run.stream.tasks,
+            (run.stream.tasks, run.stream.rows, run.stream.shots),
             run.method,
             run.params,
             run.seed,
@@ -95,10 +95,10 @@ def _shared(features: FeatureSet) -> Shared:
 
 
 def _numbered(
-    number: int, kind: type[Head], features: Shared, tasks: Any, *rest: Any
+    number: int, kind: type[Head], features: Shared, protocol: tuple[Any, ...], *rest: Any
 ) -> tuple[int, Result | ValueError]:
     """The class itself is sent along: to receive it, a process imports its module, which makes its name known there."""
-    return number, _attempt(Run(Stream(features.value, tasks), *rest))
+    return number, _attempt(Run(Stream(features.value, *protocol), *rest))
 
 
 def _attempt(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result | ValueError:

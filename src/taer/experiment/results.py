@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from taer.files import written_whole
 
-FORMAT = "taer-run/3"
-_IDENTITY = ("format", "features", "tasks", "method", "params", "source", "seed")  # decide a result
+FORMAT = "taer-run/4"
+_IDENTITY = ("format", "features", "tasks", "rows", "method", "params", "source", "seed")  # decide a result
+FEW_SHOT = ("last", "base", "new", "harmonic", "ece_new")  # measured after the last task
 
 
 class Result(TypedDict):
@@ -23,15 +24,23 @@ class Result(TypedDict):
     format: str
     features: str  # fingerprint of the feature set
     tasks: list[list[int]]  # classes of each task
+    rows: str | None  # digest of the training samples of each task; None if a task has all of its classes
     method: str
     params: dict[str, Any]
     source: str  # digest of the head's code
     seed: int
     name: str  # of the feature set
     meta: dict[str, str]
+    shots: int | None  # samples per class after the first task, if they were drawn
+    samples: list[int]  # training samples of each task
     classes: list[str]  # in order of learning
     A_T: float  # mean over tasks of the accuracy after the last one
     AIA: float  # mean over phases of the accuracy on all classes so far
+    last: float  # accuracy on all test samples after the last task
+    base: float  # the same, on those of classes of the first task
+    new: float | None  # … and of later tasks; None if there are none
+    harmonic: float | None  # mean of base and new
+    ece_new: float | None  # calibration error after the last task, on samples of classes of later tasks
     forgetting: float
     backward_transfer: float
     accuracy_matrix: list[list[float]]  # after each task, on each task so far
@@ -104,8 +113,8 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     newest: dict[str, Result] = {}
     for result in map(read_result, sorted(folder.glob("*.json"))):
         if result is not None:  # damaged or edited: 'taer run' would run it again
-            parts = [result["features"], result["tasks"], result["method"], result["params"], result["seed"]]
-            key = json.dumps(parts, sort_keys=True)
+            decisive = {name: result[name] for name in _IDENTITY if name != "source"}  # type: ignore[literal-required]
+            key = json.dumps(decisive, sort_keys=True)
             if key not in newest or result["created"] >= newest[key]["created"]:
                 newest[key] = result
     if not newest:
@@ -123,14 +132,20 @@ def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
             "method": method,
             "A_T": _percent(result["A_T"] for result in group),
             "AIA": _percent(result["AIA"] for result in group),
+            **{name: _percent(_found(result[name] for result in group)) for name in FEW_SHOT},  # type: ignore[literal-required]
             "ECE": _percent(result["ece"][-1] for result in group),
-            "novelty_AUROC": _percent(value for result in group if (value := mean_auroc(result)) is not None),
+            "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
             "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
             "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
             "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
         }
         for method, group in by_method.items()
     ]
+
+
+def _found(values: Iterable[float | None]) -> Iterator[float]:
+    """The values that there are: a stream of one task lacks some."""
+    return (value for value in values if value is not None)
 
 
 def _percent(fractions: Iterable[float]) -> dict[str, Any]:

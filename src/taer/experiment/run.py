@@ -44,6 +44,7 @@ class Run:
             "format": FORMAT,
             "features": self.stream.features.fingerprint,
             "tasks": self.stream.tasks,
+            "rows": self.stream.rows_digest,
             "method": self.method,
             "params": {name: _plain(value) for name, value in self.head().get_params().items()},
             "source": source_digest(self.method),
@@ -98,13 +99,16 @@ def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Re
 def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     head, features, order = run.head(), run.stream.features, np.array(run.stream.order)
     task_of_all = np.repeat(np.arange(len(run.stream)), [len(task) for task in run.stream.tasks])
-    place = np.argsort(order)  # classes are renumbered in the order of learning
+    place = np.full(len(features.classes), len(order))  # classes are renumbered in the order of learning
+    place[order] = np.arange(len(order))
     y_test = place[np.asarray(features.test_y)]
-    X_test, y_test = select(features.test_x, np.argsort(y_test, kind="stable")), np.sort(y_test)
+    tested = np.argsort(y_test, kind="stable")[: (y_test < len(order)).sum()]  # without classes that never come
+    X_test, y_test = select(features.test_x, tested), y_test[tested]
     if len(untested := np.setdiff1d(task_of_all, task_of_all[y_test])):
         raise ValueError(f"task {untested[0] + 1} has no test samples, so there is no accuracy of it")
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
     head_bytes: list[int] = []
+    samples: list[int] = []
     errors: list[float] = []  # of calibration
     detection: list[float | None] = []  # of classes not yet learned
     scores = np.empty((len(y_test), 0), np.float32)  # of all test samples, columns in the order of learning
@@ -113,6 +117,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         started = time.perf_counter()
         head.partial_fit(task.X_train, task.y_train)
         seconds.append(time.perf_counter() - started)
+        samples.append(len(task.y_train))
         head_bytes.append(sum(part.nbytes for part in head.linear() or ()))
 
         task_of = task_of_all[task_of_all <= t]
@@ -135,14 +140,26 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         if on_task:
             on_task(t, phases[-1])
 
+    later = task_of_all[y_true] > 0
+    base = metrics.accuracy_among(y_true, y_pred, ~later)
+    new = metrics.accuracy_among(y_true, y_pred, later)
     matrix, memory = metrics.accuracy_matrix(rows), getattr(head, "memory_", ())
     return {
         **run.identity,  # type: ignore[typeddict-item]
         "name": features.name,
         "meta": dict(features.meta),
+        "shots": run.stream.shots,
+        "samples": samples,
         "classes": [features.classes[label] for label in order],
         "A_T": metrics.average_accuracy(matrix),
         "AIA": metrics.average_incremental_accuracy(np.array(phases)),
+        "last": phases[-1],
+        "base": base,
+        "new": new,
+        "harmonic": None if base is None or new is None else metrics.harmonic_mean(base, new),
+        "ece_new": metrics.expected_calibration_error(probabilities[later], y_true[later])
+        if new is not None
+        else None,
         "forgetting": metrics.forgetting(matrix),
         "backward_transfer": metrics.backward_transfer(matrix),
         "accuracy_matrix": [row.tolist() for row in rows],

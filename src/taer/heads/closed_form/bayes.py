@@ -94,23 +94,33 @@ class Bayes(
         "unlabelled_": array(
             "width", "width", optional=True, help="the covariance of unlabelled samples, if given"
         ),
-        "n_unlabelled_": number(above=0, optional=True),
+        "n_unlabelled_": number(above=0, optional=True, help="and how many they were"),
         "temperature_": number(above=0, help="by which scores are divided before the softmax of ``predict_proba``"),
         "counts_": array("classes", above=0, help="samples of each class, in order of arrival"),
         "means_": array("classes", "width", help="their means, in the space of the prior"),
-        "roots_": array("classes", "rank", "width", types=("float32",)),
-        "traces_": array("classes", at_least=0),
-        "inverses_": array("classes", "width", above=0),
-        "columns_": array("classes", "width"),
-        "levels_": array("classes"),
-        "heights_": array("classes"),
-        "directions_": array("classes", "directions", "width", types=("float16",)),
-        "along_": array("classes", "directions"),
-        "least_": array("classes", at_least=0),
+        "roots_": array(
+            "classes", "rank", "width", types=("float32",), help="rows with the leading part of their scatters"
+        ),
+        "traces_": array("classes", at_least=0, help="traces of their scatters"),
+        "inverses_": array("classes", "width", above=0, help="inverse variances of their predictives"),
+        "columns_": array("classes", "width", help="their centers times these"),
+        "levels_": array("classes", help="squared lengths of their centers, by these"),
+        "heights_": array("classes", help="what their volumes and offsets add to their scores"),
+        "directions_": array(
+            "classes",
+            "directions",
+            "width",
+            types=("float16",),
+            help="directions in which they are wider than that",
+        ),
+        "along_": array("classes", "directions", help="their centers along them"),
+        "least_": array(
+            "classes", at_least=0, help="what is left of a squared distance at least, after the directions"
+        ),
         "novelties_": array(
             "classes", SIZE, help="quantiles of how novel its samples looked before they were learned"
         ),
-        "tried_": array("classes", at_least=0),
+        "tried_": array("classes", at_least=0, help="how many those samples were"),
     }
 
     def fit_unlabelled(self, X: ArrayLike) -> Self:
