@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import taer
-from taer.experiment import Run, execute, source_digest, summarize
+from taer.experiment import Run, execute, run_grid, source_digest, summarize
 from taer.stream import class_stream
+from tests.experiment.conftest import same
 
 
 def test_a_result_holds_what_was_measured(features):

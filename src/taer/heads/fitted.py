@@ -64,7 +64,9 @@ def array(
     return Fitted(check, described, help, optional, per_class=shape[:1] == ("classes",))
 
 
-def number(*, above: float | None = None, at_least: float | None = None, help: str) -> Fitted:
+def number(
+    *, above: float | None = None, at_least: float | None = None, optional: bool = False, help: str
+) -> Fitted:
     """A finite floating-point number."""
 
     def check(value: Any, sizes: Sizes) -> None:
@@ -73,7 +75,7 @@ def number(*, above: float | None = None, at_least: float | None = None, help: s
         if (above is not None and value <= above) or (at_least is not None and value < at_least):
             raise ValueError(f"expected a number {f'above {above}' if at_least is None else f'from {at_least} on'}")
 
-    return Fitted(check, "float", help)
+    return Fitted(check, "float", help, optional)
 
 
 def count(*, at_least: int = 1, help: str) -> Fitted:

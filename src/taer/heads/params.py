@@ -80,8 +80,6 @@ def _type(item: Any) -> str:
     if rule["options"]:
         options = ", ".join(map(repr, rule["options"]))
         kinds.append(options if len(rule["options"]) == 1 else f"{{{options}}}")
-    if rule["mapping"]:
-        kinds.append("dict")
     annotated = listed([kind.strip().rpartition(".")[2] for kind in str(item.type).split("|")])
     return f"{', or '.join(kinds) or annotated}, default={default!r}"
 

@@ -11,7 +11,7 @@ from scipy.special import softmax
 from taer.heads import exact
 from taer.heads.base import Head, Task, grown
 from taer.heads.card import Card
-from taer.heads.closed_form.base import AS_EVERY
+from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.predictive import (
     Density,
     Summary,
@@ -85,7 +85,7 @@ class Bayes(
     True
     """
 
-    normalize: str = param("auto", AS_EVERY, options=(*NORMALIZATIONS, "auto"))
+    normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
     rank: int = param(64, "directions kept of the scatter of a class; 4 bytes each per feature", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
