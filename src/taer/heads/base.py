@@ -412,31 +412,34 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def class_state(self, label: Any) -> list[np.ndarray]:
         """The arrays that decide the scores of a class: equal bits mean equal scores, if old scores never move."""
-        number = self._number_of(label)
-        return [getattr(self, name)[number] for name in self.class_arrays]
+        head = self._snapshot()
+        number = head._number_of(label)
+        return [getattr(head, name)[number] for name in self.class_arrays]
 
     def linear(self) -> tuple[np.ndarray, np.ndarray] | None:
         """``coef, intercept`` with scores ``coef @ x + intercept`` of your features; None for any other head."""
         if not self.card.linear:
             return None
-        folded: tuple[np.ndarray, np.ndarray] | None = self.embedding_.fold(
-            self.columns_[self.numbers_], self.offsets_[self.numbers_]
+        head = self._snapshot()
+        folded: tuple[np.ndarray, np.ndarray] | None = head.embedding_.fold(
+            head.columns_[head.numbers_], head.offsets_[head.numbers_]
         )
         return folded
 
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
-        folded = self.linear() if hasattr(self, "classes_") else None
+        head = self._snapshot()
+        folded = head.linear() if hasattr(head, "classes_") else None
         if folded is None:
             raise AttributeError(f"this {type(self).__name__} has no coefficients in the units of your features")
-        return folded
+        return folded[0].astype(head.dtype_), folded[1].astype(head.dtype_)
 
     @property
     def coef_(self) -> np.ndarray:
-        return self._folded()[0].astype(self.dtype_)
+        return self._folded()[0]
 
     @property
     def intercept_(self) -> np.ndarray:
-        return self._folded()[1].astype(self.dtype_)
+        return self._folded()[1]
 
     def graph(self, graph: Any) -> str:
         """Add the scores to an ONNX graph that starts at ``features``; returns the name of their value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     """
     if type(old) is not type(new):
         raise ValueError(f"{type(old).__name__} and {type(new).__name__} are not two versions of one head")
+    old, new = copy.copy(old), copy.copy(new)  # one state of each, whatever another thread teaches them meanwhile
     if old.n_features_in_ != new.n_features_in_:
         raise ValueError(f"the heads take features of width {old.n_features_in_} and {new.n_features_in_}")
     common, at_old, at_new = np.intersect1d(old.classes_, new.classes_, return_indices=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from pathlib import Path
@@ -34,6 +35,7 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
         An ``.onnx`` file whose first output is the features; the graph then starts at its inputs.
     """
     onnx = _onnx()
+    head = copy.copy(head)  # one state of it, whatever another thread teaches it meanwhile
     model = _graph(head, _OPSET) if backbone is None else _behind(backbone, head)
     onnx.helper.set_model_props(model, _properties(head))
     try:

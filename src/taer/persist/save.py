@@ -9,6 +9,7 @@ names of their own, not by those of Python's modules.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -51,7 +52,7 @@ def save(head: Head, path: str | os.PathLike[str]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    tensors, header = _describe(head)
+    tensors, header = _describe(copy.copy(head))  # one state of it, whatever another thread teaches it meanwhile
     text = json.dumps(header, ensure_ascii=False)
     metadata = {"format": FORMAT, "head": text, "sha256": checksum(text, tensors)}
     try:

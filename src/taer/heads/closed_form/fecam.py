@@ -15,6 +15,9 @@ from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
 
+# Of the mean variance: the least that the matrix that is shrunk towards has along the sum of all features. Where that
+# sum is constant, as for rows of unit length far from zero, it would be singular, and noise along the sum would decide.
+_LEAST = 0.1
 _RIDGE = 1e-6  # a correlation matrix can be singular, for two features that are each other's opposite
 
 
@@ -37,7 +40,9 @@ class FeCAM(
     ``Σ_c + gamma1·V1·I + gamma2·V2·(1 - I)`` with ``V1`` and ``V2`` the mean variance and the mean covariance of two
     features, divided to correlations ``R_c``. The score is ``-(x - μ_c)ᵀ R_c⁻¹ (x - μ_c) / 2`` with ``μ_c`` at unit length.
     The covariance is that of rows of unit length, as in the authors' code for transformers (that for convolutional
-    networks takes it before, and shrinks twice), and is shrunk once. Keeps a covariance per class.
+    networks takes it before, and shrinks twice), and is shrunk once. ``gamma2·V2`` is
+    at least ``-0.9·gamma1·V1 / (width - 1)``: below that the matrix is nearly singular, as for features with a large
+    mean. Keeps a covariance per class.
 
     References
     ----------
@@ -98,7 +103,9 @@ def correlations(covariance: np.ndarray, gamma1: float, gamma2: float) -> np.nda
     variance = np.trace(covariance) / width
     if variance <= 0:
         return np.eye(width)
-    between = (covariance.sum() - np.trace(covariance)) / max(1, width * (width - 1))
-    shrunk = covariance + gamma2 * between + (gamma1 * variance - gamma2 * between) * np.eye(width)
+    between = gamma2 * (covariance.sum() - np.trace(covariance)) / max(1, width * (width - 1))
+    variance *= gamma1
+    between = max(between, (_LEAST - 1) * variance / max(1, width - 1))
+    shrunk = covariance + between + (variance - between) * np.eye(width)
     deviations = np.sqrt(np.diag(shrunk))
     return shrunk / np.outer(deviations, deviations)
