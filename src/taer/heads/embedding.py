@@ -25,8 +25,13 @@ def result_type(X: Any) -> str:
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
     """Rows at unit length; a row of zeros stays."""
+    return rows / _lengths(rows)
+
+
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    """By which rows are divided to have unit length: 1 for a row of zeros."""
     norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    return rows / np.where(norms > 0, norms, 1)
+    return np.where(norms > 0, norms, 1)
 
 
 def _mean(X: Any, embed: Any) -> np.ndarray:
@@ -120,7 +125,9 @@ class Normalize:
         return cls(how, _mean(X, lambda rows: normalized(rows, how)))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return normalized(X, self.how) - self.center
+        rows = normalized(X, self.how)
+        rows -= self.center
+        return rows
 
     def fold(self, columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """Coefficients and intercepts of the user's features, if rows are taken as they are."""
@@ -154,7 +161,9 @@ def normalized(X: np.ndarray, how: str) -> np.ndarray:
     rows = np.array(X, np.float64, order="C")
     if how == "sqrt-l2":
         rows = np.sign(rows) * np.sqrt(np.abs(rows))
-    return rows if how == "none" else unit_rows(rows)
+    if how != "none":
+        rows /= _lengths(rows)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -176,11 +185,15 @@ class RandomFeatures:
         return cls(how, projection, phases, _mean(X, raw))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        waves = normalized(X, self.how) @ self.projection.astype(np.float64)
+        waves: np.ndarray = normalized(X, self.how) @ self.projection.astype(np.float64)
         if self.phases is None:
-            return np.maximum(waves, 0) - self.center
-        cosines: np.ndarray = np.cos(waves + self.phases) * np.sqrt(2 / len(self.phases)) - self.center
-        return cosines
+            np.maximum(waves, 0, out=waves)
+        else:
+            waves += self.phases
+            np.cos(waves, out=waves)
+            waves *= np.sqrt(2 / len(self.phases))
+        waves -= self.center
+        return waves
 
     def fold(self, columns: np.ndarray, offsets: np.ndarray) -> None:
         """There are no coefficients of the user's features."""

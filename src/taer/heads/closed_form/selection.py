@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold
 
 _TRIAL_ROWS, _TRIAL_CLASSES = 20_000, 200
 FOLDS = 5
@@ -28,6 +27,8 @@ def stratified_folds(y: np.ndarray) -> np.ndarray | None:
     counts = np.bincount(y)
     if len(counts) < 2 or counts.min() < FOLDS:
         return None
+    from sklearn.model_selection import StratifiedKFold  # slow to import, and needed only here
+
     folds = np.zeros(len(y), np.int64)
     split = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
     for number, (_, held) in enumerate(split):
