@@ -2,7 +2,7 @@
 
 Everything that can be spread out (the runs of a grid, the chunks of an extraction, the sums of a statistics head)
 is handed to joblib's ``Parallel``, and joblib's settings say where it goes. :func:`cluster` sets them to a Ray
-cluster. Only this module knows Ray.
+cluster. Only this module uses Ray.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _check_answers(address: str) -> None:
                 # gRPC begins with HTTP/2's preface and a frame of settings, type 4, from both sides
                 connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
                 if connection.recv(9)[3:4] != b"\x04":
-                    raise ValueError(f"{address}: answers, but is not a Ray cluster; its port is 6379 unless told")
+                    raise ValueError(f"{address}: answers, but is not a Ray cluster; the usual port is 6379")
     except (OSError, OverflowError) as error:
         raise ValueError(
             f"{address}: no Ray cluster answers there ({error}); 'ray start --head' prints the address of one"
@@ -126,7 +126,7 @@ class Workers(NamedTuple):
 
 
 def workers(share: Mapping[str, float] | None = None) -> Workers:
-    """Those of the cluster that are alive, when each takes a ``share`` of a node: a CPU unless told."""
+    """Those of the cluster that are alive, when each takes a ``share`` of a node: one CPU unless given."""
     share = share or {"CPU": 1}
     per_node = [min(int(node.get(name, 0) // count) for name, count in share.items()) for node in _nodes()]
     return Workers(sum(per_node), sum(slots > 0 for slots in per_node))

@@ -9,7 +9,7 @@ import typer
 from taer import __version__
 
 app = typer.Typer(
-    help="Classifiers that learn new classes for ever, on top of any frozen pretrained model.",
+    help="Classifiers that keep learning new classes, on top of any frozen pretrained model.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

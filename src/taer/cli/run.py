@@ -32,7 +32,7 @@ def run(
     features: Annotated[
         str | None,
         typer.Argument(
-            help="A feature file, a folder of shards, or the address of one (s3://…); the embedded default if not given."
+            help="A feature file, a folder of shards, or the URL of one (s3://…); the embedded default if not given."
         ),
     ] = None,
     methods: Annotated[
@@ -175,6 +175,8 @@ def _print_summary(
             numbers = [row[name][key] for name in measured for key in ("mean", "std")]
             writer.writerow([row["method"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
         return
+    from taer.experiment import Spread
+
     runs = "1 run" if stream["seeds"] == 1 else f"{stream['seeds']} runs"
     heading = (
         f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
@@ -184,7 +186,7 @@ def _print_summary(
     cells = [
         [
             row["method"],
-            *(_shown(row[name], stream["seeds"]) for name in ("A_T", "AIA")),
+            *(str(Spread(**row[name])) for name in ("A_T", "AIA")),
             f"{row['seconds']:.2f}",
             f"{row['memory_samples']:,.0f}",
             f"{row['memory_bytes']:,.0f}",
@@ -203,17 +205,14 @@ def _print_summary(
     table = Table(box=SIMPLE_HEAD, title=heading, title_justify="left", caption_justify="left")
     table.caption = (
         "A_T: mean over tasks of the accuracy after the last one. AIA: mean over phases of the accuracy on all "
-        f"classes so far. ± is the deviation over runs. Samples and bytes are what is kept besides the columns. {source}."
+        f"classes so far. ± is the standard deviation over runs. Samples and bytes are those of the exemplars, statistics "
+        f"and penalties that are kept besides the columns. {source}."
     )
     for i, name in enumerate(header):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
     for line in cells:
         table.add_row(*line)
     Console().print(table)
-
-
-def _shown(number: dict[str, float], seeds: int) -> str:
-    return f"{number['mean']:.2f} ± {number['std']:.2f}" if seeds > 1 else f"{number['mean']:.2f}"
 
 
 @app.command()

@@ -28,7 +28,7 @@ from taer.features.sources import Part, Source, open_source
 from taer.files import written_whole
 from taer.parallel import Shared, device_share, on_cluster, sharing
 
-CHUNK = 256  # items a file of finished work holds: what a kill can cost
+CHUNK = 256  # items in a file of finished work: what a kill can cost
 _AHEAD = 4  # batches decoded before they are needed; more would only fill the memory
 
 Progress = Callable[[int, int], None]
@@ -69,9 +69,9 @@ def extract(
     weights
         A file with the weights of a named backbone, when they cannot be downloaded.
     test_fraction
-        The share of each class set aside for test, when the data set has no split of its own.
+        The fraction of each class set aside for test, when the data set has no split of its own.
     text_column, label_column, split_column
-        Columns of a table; ``text`` and ``label`` unless told.
+        Columns of a table; ``text`` and ``label`` unless given.
     skip_bad
         Leave out items that cannot be read, instead of stopping; the file's header says how many.
     progress
@@ -148,7 +148,7 @@ class Encoded(NamedTuple):
 
 @dataclass
 class _Job:
-    """What is finished lies in the folder, a file a chunk."""
+    """What is finished is in the folder, one file per chunk."""
 
     data: Source
     folder: Path
@@ -274,7 +274,7 @@ class _Here:
 
 
 class _OnCluster:
-    """A worker a GPU, or a node where there are none, each with an encoder of its own."""
+    """One worker per GPU, or per node where there is none, each with an encoder of its own."""
 
     def __init__(
         self,
@@ -337,7 +337,7 @@ class _Unreadable:
 
 
 def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int) -> Generator[Any]:
-    """Items in order, read and prepared by a thread a core while the backbone works on earlier ones."""
+    """Items in order, read and prepared by one thread per core while the backbone works on earlier ones."""
 
     def read(part: Part, row: int) -> Any:
         try:

@@ -34,11 +34,11 @@ def model_folder(name: str) -> Path:
 
 
 def weights_of(folder: Path) -> str:
-    """SHA-256 of the weights; only ``.safetensors`` are read, as other formats can run code."""
+    """SHA-256 of the weights; only ``.safetensors`` are read, because other formats can run code."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ValueError(
-            f"{folder}: no .safetensors weights here; older formats are not read, as they can run code"
+            f"{folder}: no .safetensors weights here; older formats are not read, because they can run code"
         )
     return sha256_of(files)
 
