@@ -20,7 +20,7 @@ import numpy as np
 from joblib import parallel_config, register_parallel_backend
 from joblib.parallel import ParallelBackendBase, SequentialBackend
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.storage import MappedArray
 
 _BACKEND = "taer-ray"
@@ -75,7 +75,7 @@ def _connect(ray: Any, address: str | None) -> None:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (RuntimeError, ConnectionError) as error:  # another version of Ray or Python there, or no Ray at all
         hint = "" if os.environ.get("RAY_AUTH_MODE") else "; if it asks for a token, set RAY_AUTH_MODE=token"
-        raise ValueError(f"Ray cluster {address or ''}: {' '.join(str(error).split())[:300]}{hint}") from None
+        raise ValueError(f"Ray cluster {address or ''}: {reason(error)}{hint}") from None
 
 
 def _check_answers(address: str) -> None:
@@ -169,8 +169,8 @@ class Shared:
             try:
                 self._value = ray.get(self._reference)  # arrays are views of the node's own store
             except ray.exceptions.RaySystemError as error:  # what was sent cannot be opened here
-                reason = str(error).strip().partition("\n")[0].removeprefix("System error: ")
-                raise ValueError(f"{socket.gethostname()}: {reason}; is it on a path that all nodes see?") from None
+                line = str(error).strip().partition("\n")[0].removeprefix("System error: ")
+                raise ValueError(f"{socket.gethostname()}: {line}; is it on a path that all nodes see?") from None
         return self._value
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -236,8 +236,8 @@ class _RayTasks(ParallelBackendBase):
             cause = getattr(error, "cause", error)
             if not isinstance(cause, RayError):
                 raise cause from None  # the work itself failed: as if it had here
-            reason = str(cause).strip().partition("\n")[0]
-            raise OSError(f"the Ray cluster gave up on a piece of work ({reason})") from None
+            line = str(cause).strip().partition("\n")[0]
+            raise OSError(f"the Ray cluster gave up on a piece of work ({line})") from None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         import ray

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.files import written_whole
 
 
@@ -63,7 +63,7 @@ def is_folder(path: str) -> bool:
 def _refusal(path: str, error: Exception) -> ValueError:
     if isinstance(error, FileNotFoundError):
         return ValueError(f"{path}: no such file")
-    return ValueError(f"{path}: cannot be read ({' '.join(str(error).split()) or type(error).__name__})")
+    return ValueError(f"{path}: cannot be read ({reason(error)})")
 
 
 class MappedArray(np.memmap):

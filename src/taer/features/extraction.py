@@ -21,6 +21,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from taer import __version__
+from taer.extras import reason
 from taer.features.backbones import Backbone, find_backbone
 from taer.features.files import read_feature_file, read_header, write_feature_file
 from taer.features.set import FeatureSet
@@ -343,7 +344,7 @@ def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any],
         try:
             return prepare(part.read(row))
         except Exception as error:  # decoders raise whatever they like on damaged files
-            why = " ".join(str(error).split()) or type(error).__name__
+            why = reason(error)
             return _Unreadable(why, isinstance(error, FileNotFoundError))
 
     pool = ThreadPoolExecutor(os.cpu_count())
