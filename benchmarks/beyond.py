@@ -25,7 +25,7 @@ import numpy as np
 from fidelity import EPOCHS
 
 import taer
-from taer.experiment import Result, Run, mean_auroc, run_grid
+from taer.experiment import Result, Run, Spread, mean_auroc, run_grid
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
 from taer.heads.closed_form.linalg import relative_distances, shrunk
@@ -194,9 +194,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def shown(values: list[float], digits: int = 2) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
+    return format(Spread.of(values), f".{digits}f")
 
 
 def percent(results: list[Result] | None, key: str) -> str:

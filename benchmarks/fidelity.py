@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.experiment import Run, run_grid, summarize
+from taer.experiment import Run, Spread, run_grid, summarize
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
 from taer.stream import class_stream
@@ -81,23 +81,22 @@ class Bench:
         tasks: int = 10,
         first: int | None = None,
         metric: str = "A_T",
-    ) -> tuple[float, float]:
+    ) -> Spread:
         known = HEADS[method]().get_params()
         given = {key: value for key, value in params.items() if key in known}
         runs = [Run(class_stream(data, tasks, first, seed), method, given, seed) for seed in range(3)]
         results = [result for _, result, _ in run_grid(runs, self.out, jobs=self.jobs)]
-        found = summarize(results)[0][metric]
-        return found["mean"], found["std"]
+        return Spread(**summarize(results)[0][metric])
 
-    def row(self, method: str, params: dict[str, Any]) -> list[tuple[float, float]]:
-        """Mean and deviation on both data sets, 10 tasks."""
+    def row(self, method: str, params: dict[str, Any]) -> list[Spread]:
+        """Mean and standard deviation on both data sets, 10 tasks."""
         return [
             self.measure(self.sets[name], method, {"epochs": epochs, **params}) for name, epochs in EPOCHS.items()
         ]
 
 
-def show(values: list[tuple[float, float]]) -> list[str]:
-    return [f"{mean:.2f} ± {deviation:.2f}" for mean, deviation in values]
+def show(values: list[Spread]) -> list[str]:
+    return [str(value) for value in values]
 
 
 def mark(measured: float, published: float) -> str:
@@ -121,8 +120,8 @@ def table_of_methods(bench: Bench) -> None:
     for method, (params, source) in CHOSEN.items():
         values, published = bench.row(method, {**RAW, **params}), PUBLISHED[method]
         cells = []
-        for (mean, _), shown, number in zip(values, show(values), published, strict=True):
-            cells += [shown, f"{number:.2f}", mark(mean, number)]
+        for value, number in zip(values, published, strict=True):
+            cells += [str(value), f"{number:.2f}", mark(value.mean, number)]
         rows.append([method, *cells, setting(params), source])
     table(["method", "CUB-200", "published", "", "CIFAR-100", "published", "", "parameters", "source"], rows)
 
@@ -172,8 +171,8 @@ def table_of_inputs(bench: Bench) -> None:
             cells, gaps = [], []
             for method in methods:
                 values = bench.row(method, {"standardize": standardize, "init": init})
-                cells += [f"{mean:.1f}" for mean, _ in values]
-                gaps += [abs(mean - number) for (mean, _), number in zip(values, PUBLISHED[method], strict=True)]
+                cells += [f"{value.mean:.1f}" for value in values]
+                gaps += [abs(value.mean - number) for value, number in zip(values, PUBLISHED[method], strict=True)]
             rows.append([standardize, init, *cells, f"{sum(gaps) / len(gaps):.1f}"])
     rows.append(["published", "", *(f"{value:.1f}" for method in methods for value in PUBLISHED[method]), ""])
     heads = [f"{method} {data}" for method in methods for data in ("CUB", "CIFAR")]

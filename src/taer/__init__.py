@@ -1,4 +1,4 @@
-"""Classifiers that learn new classes for ever, on top of any frozen pretrained model.
+"""Classifiers that keep learning new classes, on top of any frozen pretrained model.
 
 The public names are loaded when they are first used, so that ``import taer`` stays fast.
 """

@@ -1,4 +1,4 @@
-"""Packages that only some backbones and sources need, imported when they are, with a helpful refusal."""
+"""Packages that only some parts need: imported when they are used, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -23,3 +23,14 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is None or module.partition(".")[0] != error.name.partition(".")[0]:
             raise  # the package is there, but broken
         raise ValueError(f"the package {error.name} is missing: pip install 'taer[{extra}]'") from None
+
+
+def reason(error: Exception) -> str:
+    """What a library's error says, in one line.
+
+    Examples
+    --------
+    >>> reason(OSError("not found:\\n  a.txt"))
+    'not found: a.txt'
+    """
+    return " ".join(str(error).split())[:300] or type(error).__name__

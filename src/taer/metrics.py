@@ -125,7 +125,7 @@ class Decomposition(NamedTuple):
 
     within_task: float  # knowledge: accuracy among the classes of the sample's own task
     task_identification: float  # bias: how often the predicted class lies in the sample's own task
-    old_as_current: float  # share of samples of earlier tasks that are predicted as the last task
+    old_as_current: float  # fraction of samples of earlier tasks that are predicted as the last task
 
 
 def decompose(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> Decomposition:
@@ -175,7 +175,7 @@ def confusion_matrix(y_true: np.ndarray, y_pred: np.ndarray, order: np.ndarray) 
 def expected_calibration_error(probabilities: np.ndarray, y_true: np.ndarray, bins: int = 15) -> float:
     """``ECE = Σ_b (n_b / n) · |accuracy_b - confidence_b|`` over bins of equal width of the highest probability.
 
-    Zero if of the samples answered with confidence p a share p is right, whatever p.
+    Zero if, for every p, a fraction p of the samples predicted with confidence p is correct.
 
     Examples
     --------

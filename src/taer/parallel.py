@@ -2,7 +2,7 @@
 
 Everything that can be spread out (the runs of a grid, the chunks of an extraction, the sums of a statistics head)
 is handed to joblib's ``Parallel``, and joblib's settings say where it goes. :func:`cluster` sets them to a Ray
-cluster. Only this module knows Ray.
+cluster. Only this module uses Ray.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from joblib import parallel_config, register_parallel_backend
 from joblib.parallel import ParallelBackendBase, SequentialBackend
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.storage import MappedArray
 
 _BACKEND = "taer-ray"
@@ -75,7 +75,7 @@ def _connect(ray: Any, address: str | None) -> None:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (RuntimeError, ConnectionError) as error:  # another version of Ray or Python there, or no Ray at all
         hint = "" if os.environ.get("RAY_AUTH_MODE") else "; if it asks for a token, set RAY_AUTH_MODE=token"
-        raise ValueError(f"Ray cluster {address or ''}: {' '.join(str(error).split())[:300]}{hint}") from None
+        raise ValueError(f"Ray cluster {address or ''}: {reason(error)}{hint}") from None
 
 
 def _check_answers(address: str) -> None:
@@ -89,7 +89,7 @@ def _check_answers(address: str) -> None:
                 # gRPC begins with HTTP/2's preface and a frame of settings, type 4, from both sides
                 connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
                 if connection.recv(9)[3:4] != b"\x04":
-                    raise ValueError(f"{address}: answers, but is not a Ray cluster; its port is 6379 unless told")
+                    raise ValueError(f"{address}: answers, but is not a Ray cluster; the usual port is 6379")
     except (OSError, OverflowError) as error:
         raise ValueError(
             f"{address}: no Ray cluster answers there ({error}); 'ray start --head' prints the address of one"
@@ -126,7 +126,7 @@ class Workers(NamedTuple):
 
 
 def workers(share: Mapping[str, float] | None = None) -> Workers:
-    """Those of the cluster that are alive, when each takes a ``share`` of a node: a CPU unless told."""
+    """Those of the cluster that are alive, when each takes a ``share`` of a node: one CPU unless given."""
     share = share or {"CPU": 1}
     per_node = [min(int(node.get(name, 0) // count) for name, count in share.items()) for node in _nodes()]
     return Workers(sum(per_node), sum(slots > 0 for slots in per_node))
@@ -169,8 +169,8 @@ class Shared:
             try:
                 self._value = ray.get(self._reference)  # arrays are views of the node's own store
             except ray.exceptions.RaySystemError as error:  # what was sent cannot be opened here
-                reason = str(error).strip().partition("\n")[0].removeprefix("System error: ")
-                raise ValueError(f"{socket.gethostname()}: {reason}; is it on a path that all nodes see?") from None
+                line = str(error).strip().partition("\n")[0].removeprefix("System error: ")
+                raise ValueError(f"{socket.gethostname()}: {line}; is it on a path that all nodes see?") from None
         return self._value
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -236,8 +236,8 @@ class _RayTasks(ParallelBackendBase):
             cause = getattr(error, "cause", error)
             if not isinstance(cause, RayError):
                 raise cause from None  # the work itself failed: as if it had here
-            reason = str(cause).strip().partition("\n")[0]
-            raise OSError(f"the Ray cluster gave up on a piece of work ({reason})") from None
+            line = str(cause).strip().partition("\n")[0]
+            raise OSError(f"the Ray cluster gave up on a piece of work ({line})") from None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         import ray

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-_READ = 1 << 16  # rows read in one go when all are wanted
 _CHUNK = 1 << 22  # values looked at in one go
 
 
@@ -41,8 +40,8 @@ class Rows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         everything = np.empty(self.shape, dtype or self.dtype)
-        for start in range(0, len(self), _READ):
-            everything[start : start + _READ] = self[start : start + _READ]
+        for rows in row_chunks(self):
+            everything[rows] = self[rows]
         return everything
 
     def _take(self, numbers: np.ndarray) -> np.ndarray:

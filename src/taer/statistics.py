@@ -164,7 +164,7 @@ class ClassStatistics:
     def without(self, label: int) -> ClassStatistics:
         """The statistics without a class; later labels move up by one.
 
-        Exact with ``per_class``. Otherwise the pooled covariance stays what it was: the class's share in it is
+        Exact with ``per_class``. Otherwise the pooled covariance stays what it was: the class's part in it is
         not known.
         """
         if self.per_class or label not in self.labels:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.files import written_whole
 
 
@@ -17,14 +17,14 @@ def cache_folder() -> Path:
     return Path(require("pooch", "images").os_cache("taer"))
 
 
-def is_address(path: Any) -> bool:
+def is_url(path: Any) -> bool:
     """Whether this names something that fsspec opens (``s3://…``, ``gs://…``, ``https://…``) and not a path."""
     return "://" in str(path)
 
 
 def local_path(path: str) -> str:
-    """The path itself, or that of a local copy of what an address names; copied again only when it has changed."""
-    if not is_address(path):
+    """The path itself, or that of a local copy of what a URL names; copied again only when it has changed."""
+    if not is_url(path):
         return path
     try:
         files, inner = require("fsspec", "cluster").url_to_fs(path)
@@ -40,8 +40,8 @@ def local_path(path: str) -> str:
 
 
 def files_in(folder: str, suffix: str) -> list[str]:
-    """Paths or addresses of the files of a folder with a suffix, in the order of their names."""
-    if not is_address(folder):
+    """Paths or URLs of the files of a folder with a suffix, in the order of their names."""
+    if not is_url(folder):
         return sorted(map(str, Path(folder).glob(f"*{suffix}")))
     try:
         files, inner = require("fsspec", "cluster").url_to_fs(folder)
@@ -51,7 +51,7 @@ def files_in(folder: str, suffix: str) -> list[str]:
 
 
 def is_folder(path: str) -> bool:
-    if not is_address(path):
+    if not is_url(path):
         return Path(path).is_dir()
     try:
         files, inner = require("fsspec", "cluster").url_to_fs(path)
@@ -63,17 +63,17 @@ def is_folder(path: str) -> bool:
 def _refusal(path: str, error: Exception) -> ValueError:
     if isinstance(error, FileNotFoundError):
         return ValueError(f"{path}: no such file")
-    return ValueError(f"{path}: cannot be read ({' '.join(str(error).split()) or type(error).__name__})")
+    return ValueError(f"{path}: cannot be read ({reason(error)})")
 
 
 class MappedArray(np.memmap):
-    """A read-only array in a file, which travels to another process as the file's address and not as its data."""
+    """A read-only array in a file, which travels to another process as the file's path or URL and not as its data."""
 
     source: tuple[Any, ...] | None = None
 
     @classmethod
     def open(cls, path: str, dtype: Any, offset: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Map a part of the file that a path or an address names."""
+        """Map a part of the file that a path or URL names."""
         if 0 in shape:
             return np.empty(shape, dtype)  # which cannot be mapped
         array = cls(local_path(path), dtype, "r", offset, shape)

@@ -9,7 +9,7 @@ import re
 import html5lib
 import pytest
 
-from taer.experiment import Run, read_result, read_results, run_grid, write_result
+from taer.experiment import Run, Spread, read_result, read_results, run_grid, write_result
 from taer.paper.measured import Number
 from taer.report import write_report
 from taer.report.collect import sort_results
@@ -179,11 +179,13 @@ def test_mistakes_are_one_line(cli, tmp_path, arguments, message):
 
 
 def test_texts_of_numbers():
-    assert text(Number(54.8, 0.81, 3, 55.42)) == "54.80 ± 0.81 (paper 55.42, −0.62)"
-    assert text(Number(None, 0.0, 0, 71.37)) == "missing (paper 71.37)"
-    assert text(Number(None, 0.0, 0, 73.21, quoted=True)) == "quoted (paper 73.21)"
-    assert text(Number(50.0, 0.0, 1)) == "50.00"
-    table = Table("t", "Title", "Note.", [("", "M"), ("G", "x_1")], [["a|b", Number(1.5, 0.25, 2, 2.0)]])
+    assert text(Number(Spread(54.8, 0.81, [54.8] * 3), 55.42)) == "54.80 ± 0.81 (paper 55.42, −0.62)"
+    assert text(Number.of([], 71.37)) == "missing (paper 71.37)"
+    assert text(Number.of([], 73.21, quoted=True)) == "quoted (paper 73.21)"
+    assert text(Number.of([0.5])) == "50.00"
+    table = Table(
+        "t", "Title", "Note.", [("", "M"), ("G", "x_1")], [["a|b", Number(Spread(1.5, 0.25, [1.25, 1.75]), 2.0)]]
+    )
     assert table.csv().splitlines() == ["M,G x_1,G x_1 std,G x_1 runs,G x_1 published,G x_1 difference",
                                         "a|b,1.5,0.25,2,2.0,-0.5"]  # fmt: skip
     assert "a\\|b" in table.markdown()

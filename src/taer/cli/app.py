@@ -10,7 +10,7 @@ from taer import __version__
 from taer.cli.own import import_own
 
 app = typer.Typer(
-    help="Classifiers that learn new classes for ever, on top of any frozen pretrained model.",
+    help="Classifiers that keep learning new classes, on top of any frozen pretrained model.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -27,13 +27,14 @@ def extract(
     ],
     out: Annotated[Path, typer.Option(help="The feature file to write, .safetensors.")],
     root: Annotated[
-        Path | None, typer.Option(help="Where a named data set already is: its archive, or that unpacked.")
+        Path | None,
+        typer.Option(help="Where a named data set already is: its archive, or the folder it unpacks to."),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")
     ] = None,
     test_fraction: Annotated[
-        float | None, typer.Option(help="Share of each class set aside for test, when there is no split.")
+        float | None, typer.Option(help="Fraction of each class set aside for test, when there is no split.")
     ] = None,
     text_column: Annotated[str | None, typer.Option(help="Column with the texts [default: text].")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column with the labels [default: label].")] = None,

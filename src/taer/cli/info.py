@@ -13,7 +13,7 @@ from taer.cli.app import app
 @app.command()
 def info(
     file: Annotated[
-        str | None, typer.Argument(help="A feature file, a folder of shards, an address, or a saved head.")
+        str | None, typer.Argument(help="A feature file, a folder of shards, a URL, or a saved head.")
     ] = None,
 ) -> None:
     """Describe a feature file (sizes, classes, mean feature norm, provenance) or a saved head."""
@@ -53,7 +53,7 @@ def _print_described(described: dict[str, Any]) -> None:
 
 
 def _describe_head(path: Path) -> dict[str, Any]:
-    """What 'taer info' says of a saved head."""
+    """What 'taer info' prints of a saved head."""
     from taer.heads import name_of
     from taer.persist.save import load
 
@@ -62,7 +62,7 @@ def _describe_head(path: Path) -> dict[str, Any]:
     tasks = [[str(label) for label, task in head.learning_order_ if task == t + 1] for t in range(head.n_tasks_)]
     return {
         "method": f"{name_of(type(head))} ({params})",
-        "features": f"{head.n_features_in_} numbers a sample",
+        "features": f"{head.n_features_in_} numbers per sample",
         "classes": f"{len(head.classes_)} in {head.n_tasks_} tasks",
         **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},
         "samples kept": len(getattr(head, "memory_", ())),

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from taer.rows import Rows
 
 Model = Annotated[Path, typer.Argument(help="A saved head.")]
-Features = Annotated[
-    str, typer.Argument(help="A feature file, a folder of shards, or the address of one (s3://…).")
-]
+Features = Annotated[str, typer.Argument(help="A feature file, a folder of shards, or the URL of one (s3://…).")]
 Classes = Annotated[
     str | None,
     typer.Option(
@@ -121,10 +119,12 @@ def predict(
     model: Model,
     file: Annotated[
         Path,
-        typer.Argument(help="A feature file (its test part), a .npy matrix, or a .csv of numbers, a row a sample."),
+        typer.Argument(
+            help="A feature file (its test part), a .npy matrix, or a .csv of numbers with one row per sample."
+        ),
     ],
     format: Annotated[
-        Answer, typer.Option(help="A label a line; or a table or objects with all probabilities.")
+        Answer, typer.Option(help="One label per line, or a table or objects with all probabilities.")
     ] = Answer.labels,
 ) -> None:
     """Print the class of each sample; of a file with labels, also the accuracy, on stderr."""
@@ -148,9 +148,9 @@ def predict(
     if y is not None:
         known = set(map(str, head.classes_.tolist()))
         right = [str(label) == truth for label, truth in zip(labels, y, strict=True) if truth in known]
-        share = f" ({100 * sum(right) / len(right):.2f} %)" if right else ""
+        percent = f" ({100 * sum(right) / len(right):.2f} %)" if right else ""
         others = f"; {len(y) - len(right)} are of classes it does not know" if len(right) < len(y) else ""
-        print(f"{sum(right)} of {len(right)} right{share}{others}", file=sys.stderr)
+        print(f"{sum(right)} of {len(right)} right{percent}{others}", file=sys.stderr)
 
 
 @app.command()

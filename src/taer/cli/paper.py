@@ -55,7 +55,7 @@ def paper(
             own = distinct_runs(experiment.trials, found, seeds)
             left_out = len({trial.key for trial in experiment.trials if trial.source not in found}) * seeds
             print(f"{experiment.name:<9}{len(own):>4} runs{_without(left_out)}: {experiment.title}")
-        print(f"{len(runs)} runs in all, as tables and figures share theirs; {_kept(runs, out)} are in {out}")
+        print(f"{len(runs)} runs in all, because tables and figures share some; {_kept(runs, out)} are in {out}")
         _print_missing(missing)
         return
     results = _run(runs, out, jobs, engine, address)
@@ -63,7 +63,7 @@ def paper(
     for experiment in chosen:
         _print_experiment(experiment, library)
     _print_missing(missing)
-    print(f"Pictures, curves and all tables in one page: taer report {out}")
+    print(f"Figures and all tables on one page: taer report {out}")
 
 
 def _chosen(names: list[str], variant: str) -> list[Experiment]:
@@ -122,7 +122,7 @@ def _print_experiment(experiment: Experiment, library: Library) -> None:
     table = Table(box=SIMPLE_HEAD, title_justify="left", caption_justify="left", show_lines=True)
     table.title = f"{experiment.label}: {experiment.title} ({metric}, %)"
     table.caption = (
-        "Below each measured number: the published one and the difference. ± is the deviation over runs."
+        "Below each measured number: the published one and the difference. ± is the standard deviation over runs."
     )
     table.add_column(experiment.corner, no_wrap=True)
     for cell in experiment.cells[0]:
@@ -134,10 +134,6 @@ def _print_experiment(experiment: Experiment, library: Library) -> None:
 
 def _text(number: Number) -> str:
     """``54.80 ± 0.81`` over ``55.42 -0.62``."""
-    if number.mean is not None:
-        measured = f"{number.mean:.2f} ± {number.std:.2f}"
-    else:
-        measured = "quoted" if number.quoted else "missing"
     published = "" if number.published is None else f"{number.published:.2f}"
     difference = "" if number.difference is None else f" {number.difference:+.2f}"
-    return f"{measured}\n{published}{difference}"
+    return f"{number}\n{published}{difference}"

@@ -34,7 +34,7 @@ def run(
     features: Annotated[
         str | None,
         typer.Argument(
-            help="A feature file, a folder of shards, or the address of one (s3://…); the embedded default if not given."
+            help="A feature file, a folder of shards, or the URL of one (s3://…); the embedded default if not given."
         ),
     ] = None,
     methods: Annotated[
@@ -218,6 +218,8 @@ def _print_summary(
             numbers = [row[name][key] for name in measured for key in ("mean", "std")]
             writer.writerow([row["method"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
         return
+    from taer.experiment import Spread
+
     runs = "1 run" if stream["seeds"] == 1 else f"{stream['seeds']} runs"
     heading = (
         f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
@@ -229,7 +231,7 @@ def _print_summary(
     cells = [
         [
             row["method"],
-            *(_shown(row[name], stream["seeds"]) for name in metrics),
+            *(str(Spread(**row[name])) for name in metrics),
             f"{row['seconds']:.2f}",
             f"{row['memory_samples']:,.0f}",
             f"{row['memory_bytes']:,.0f}",
@@ -253,20 +255,15 @@ def _print_summary(
         else "A_T: mean over tasks of the accuracy after the last one."
     )
     table.caption = (
-        f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ± is the deviation over runs. "
-        f"Samples and bytes are what is kept besides the columns. {source}."
+        f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ± is the standard deviation over runs. "
+        "Samples and bytes are those of the exemplars, statistics and penalties that are kept besides the columns. "
+        f"{source}."
     )
     for i, name in enumerate(header):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
     for line in cells:
         table.add_row(*line)
     Console().print(table)
-
-
-def _shown(number: dict[str, Any], seeds: int) -> str:
-    if number["mean"] is None:  # a stream of one task has no new classes
-        return "–"
-    return f"{number['mean']:.2f} ± {number['std']:.2f}" if seeds > 1 else f"{number['mean']:.2f}"
 
 
 @app.command()

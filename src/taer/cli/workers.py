@@ -31,7 +31,7 @@ AddressOption = Annotated[
 
 @contextmanager
 def where(engine: Engine, address: str | None, jobs: int | None = None) -> Iterator[None]:
-    """Inside, work runs where the options say; what Ray has to tell of dying nodes goes to stderr."""
+    """Inside, work runs where the options put it; Ray's messages about dying nodes go to stderr."""
     if engine is Engine.local:
         if address is not None:
             raise ValueError("--address goes with --engine ray")
@@ -46,7 +46,7 @@ def where(engine: Engine, address: str | None, jobs: int | None = None) -> Itera
 
 
 def workers_alive(per_device: bool = False) -> str:
-    """``, 4 workers on 2 nodes`` while work goes to a cluster: one a CPU, or one a GPU or node."""
+    """``, 4 workers on 2 nodes`` while work goes to a cluster: one per CPU, or one per GPU or node."""
     from taer import parallel
 
     if not parallel.on_cluster():

@@ -72,10 +72,13 @@ class Spread(NamedTuple):
         std = float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
         return cls(float(np.mean(found)) if found else None, std, found)
 
-    def __str__(self) -> str:
+    def __format__(self, number: str) -> str:
         if self.mean is None:
             return "–"
-        return f"{self.mean:.2f} ± {self.std:.2f}" if len(self.values) > 1 else f"{self.mean:.2f}"
+        return f"{self.mean:{number}} ± {self.std:{number}}" if len(self.values) > 1 else f"{self.mean:{number}}"
+
+    def __str__(self) -> str:
+        return format(self, ".2f")
 
 
 def file_name(identity: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from taer import __version__
+from taer.extras import reason
 from taer.features.backbones import Backbone, find_backbone
 from taer.features.files import read_feature_file, read_header, write_feature_file
 from taer.features.set import FeatureSet
@@ -28,7 +29,7 @@ from taer.features.sources import Part, Source, open_source
 from taer.files import written_whole
 from taer.parallel import Shared, device_share, on_cluster, sharing
 
-CHUNK = 256  # items a file of finished work holds: what a kill can cost
+CHUNK = 256  # items in a file of finished work: what a kill can cost
 _AHEAD = 4  # batches decoded before they are needed; more would only fill the memory
 
 Progress = Callable[[int, int], None]
@@ -69,9 +70,9 @@ def extract(
     weights
         A file with the weights of a named backbone, when they cannot be downloaded.
     test_fraction
-        The share of each class set aside for test, when the data set has no split of its own.
+        The fraction of each class set aside for test, when the data set has no split of its own.
     text_column, label_column, split_column
-        Columns of a table; ``text`` and ``label`` unless told.
+        Columns of a table; ``text`` and ``label`` unless given.
     skip_bad
         Leave out items that cannot be read, instead of stopping; the file's header says how many.
     progress
@@ -148,7 +149,7 @@ class Encoded(NamedTuple):
 
 @dataclass
 class _Job:
-    """What is finished lies in the folder, a file a chunk."""
+    """What is finished is in the folder, one file per chunk."""
 
     data: Source
     folder: Path
@@ -274,7 +275,7 @@ class _Here:
 
 
 class _OnCluster:
-    """A worker a GPU, or a node where there are none, each with an encoder of its own."""
+    """One worker per GPU, or per node where there is none, each with an encoder of its own."""
 
     def __init__(
         self,
@@ -337,13 +338,13 @@ class _Unreadable:
 
 
 def _prepared(wanted: Iterable[tuple[Part, int]], prepare: Callable[[Any], Any], ahead: int) -> Generator[Any]:
-    """Items in order, read and prepared by a thread a core while the backbone works on earlier ones."""
+    """Items in order, read and prepared by one thread per core while the backbone works on earlier ones."""
 
     def read(part: Part, row: int) -> Any:
         try:
             return prepare(part.read(row))
         except Exception as error:  # decoders raise whatever they like on damaged files
-            why = " ".join(str(error).split()) or type(error).__name__
+            why = reason(error)
             return _Unreadable(why, isinstance(error, FileNotFoundError))
 
     pool = ThreadPoolExecutor(os.cpu_count())

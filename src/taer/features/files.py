@@ -21,7 +21,7 @@ import numpy as np
 from taer.features.set import FeatureSet
 from taer.files import open_safetensors, written_whole
 from taer.rows import Rows, row_chunks
-from taer.storage import MappedArray, is_address, local_path
+from taer.storage import MappedArray, is_url, local_path
 
 FORMAT = "taer-features/1"
 _TENSORS = ("train.x", "train.y", "test.x", "test.y")
@@ -117,8 +117,8 @@ def split_header(path: str, meta: Mapping[str, str]) -> tuple[tuple[str, ...], d
 
 def mapped_tensors(path: str) -> list[np.ndarray]:
     """The four tensors as read-only views of the file; safetensors' own reader copies them into memory."""
-    address = path if is_address(path) else os.path.abspath(path)  # other processes may be elsewhere
-    with open(local_path(address), "rb") as file:
+    place = path if is_url(path) else os.path.abspath(path)  # other processes may be elsewhere
+    with open(local_path(place), "rb") as file:
         header_size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(header_size))
     arrays: list[np.ndarray] = []
@@ -127,5 +127,5 @@ def mapped_tensors(path: str) -> list[np.ndarray]:
         if entry["dtype"] not in _DTYPES:
             raise ValueError(f"{path}: {name} has type {entry['dtype']}; expected one of {', '.join(_DTYPES)}")
         start = 8 + header_size + entry["data_offsets"][0]
-        arrays.append(MappedArray.open(address, _DTYPES[entry["dtype"]], start, tuple(entry["shape"])))
+        arrays.append(MappedArray.open(place, _DTYPES[entry["dtype"]], start, tuple(entry["shape"])))
     return arrays

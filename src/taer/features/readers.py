@@ -9,7 +9,7 @@ from taer.features.arrays import read_npy, read_npz, read_parquet
 from taer.features.files import read_feature_file, save_feature_file
 from taer.features.set import FeatureSet
 from taer.features.shards import find_shards, read_shards, save_shards
-from taer.storage import is_address, is_folder, local_path
+from taer.storage import is_folder, is_url, local_path
 
 
 def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
@@ -18,7 +18,7 @@ def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
     A ``.safetensors`` file is the project's own format. An ``.npz`` file has the arrays ``X_train, y_train,
     X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
     ``label`` and ``split`` (train or test). In all three the labels may be names. A folder of ``.safetensors``
-    files is one set in shards. An address that fsspec knows (``s3://…``) is copied to a local cache first.
+    files is one set in shards. A URL that fsspec can open (``s3://…``) is copied to a local cache first.
 
     Examples
     --------
@@ -29,22 +29,22 @@ def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
     """
     if path is None:
         return read_feature_file(str(Path(__file__).parent / "data" / "sketches100.safetensors"))
-    address = str(path)
-    if is_folder(address):
-        if shards := find_shards(address):
-            return read_shards(address, shards)
-        if is_address(address):
-            raise ValueError(f"{address}: a folder without .safetensors files")
-        return read_npy(Path(address))
-    suffix = Path(address).suffix
+    place = str(path)
+    if is_folder(place):
+        if shards := find_shards(place):
+            return read_shards(place, shards)
+        if is_url(place):
+            raise ValueError(f"{place}: a folder without .safetensors files")
+        return read_npy(Path(place))
+    suffix = Path(place).suffix
     readers = {".npz": read_npz, ".npy": read_npy, ".parquet": read_parquet}
-    here = Path(local_path(address))
+    here = Path(local_path(place))
     if not here.is_file():
-        raise ValueError(f"{address}: no such file" if not here.exists() else f"{address}: not a file")
+        raise ValueError(f"{place}: no such file" if not here.exists() else f"{place}: not a file")
     if suffix == ".safetensors":
-        return read_feature_file(address)
+        return read_feature_file(place)
     if suffix not in readers:
-        raise ValueError(f"{address}: a feature file ends in .safetensors or {' or '.join(readers)}")
+        raise ValueError(f"{place}: a feature file ends in .safetensors or {' or '.join(readers)}")
     return readers[suffix](here)
 
 

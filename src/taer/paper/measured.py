@@ -32,16 +32,21 @@ class Library:
 class Number:
     """Mean and standard deviation over runs, in percent, beside the published number."""
 
-    mean: float | None
-    std: float
-    runs: int
+    spread: Spread
     published: float | None = None
     quoted: bool = False
 
     @classmethod
     def of(cls, fractions: Iterable[float], published: float | None = None, quoted: bool = False) -> Number:
-        spread = Spread.of(100 * value for value in fractions)
-        return cls(spread.mean, spread.std, len(spread.values), published, quoted)
+        return cls(Spread.of(100 * value for value in fractions), published, quoted)
+
+    @property
+    def mean(self) -> float | None:
+        return self.spread.mean
+
+    def __str__(self) -> str:
+        """The measured number alone."""
+        return str(self.spread) if self.mean is not None else "quoted" if self.quoted else "missing"
 
     @property
     def difference(self) -> float | None:

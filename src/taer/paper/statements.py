@@ -227,7 +227,7 @@ def _backbone_helps(evidence: Evidence) -> Iterator[Check]:
 
 
 def _falls_slowly(evidence: Evidence) -> Iterator[Check]:
-    """By the share that is lost: a method with little to lose cannot lose many points."""
+    """By the fraction that is lost: a method with little to lose cannot lose many points."""
     for where, columns in evidence.groups("table4"):
         ends = {name: (rows["5"], rows["50"]) for name, rows in columns.items() if {"5", "50"} <= rows.keys()}
         lost = {name: 1 - last / first for name, (first, last) in ends.items()}
@@ -261,7 +261,7 @@ STATEMENTS: Mapping[str, Callable[[Evidence], Iterator[Check]]] = {
         _fixing_alone_is_little
     ),
     "λ matters more than fixed columns (table 3)": _beats("table3", "ER-balanced", ("ER-fixed",)),
-    "TaER loses a smaller share of its A_T with more tasks than ER and SS-IL (table 4)": _falls_slowly,
+    "TaER loses a smaller fraction of its A_T with more tasks than ER and SS-IL (table 4)": _falls_slowly,
     f"Old mass on memory is near one for all three: {NEAR_ONE} in mean (figure 2)": _old_mass("memory"),
     f"Old mass on test is near one for TaER only: {NEAR_ONE} in mean (figure 2)": _old_mass("test"),
     "ER, UCIR and DER++ take old classes for the last task, over twice as often as TaER (figure 3)": (

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from taer import __version__
+from taer.extras import require
 from taer.files import written_whole
 from taer.heads import Head, name_of
 
@@ -47,12 +48,8 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
 
 
 def _onnx() -> Any:
-    try:
-        import onnx
-        import onnx.compose
-    except ImportError:
-        raise ValueError("exporting needs the onnx package: pip install 'taer[onnx]'") from None
-    return onnx
+    require("onnx.compose", "onnx")
+    return require("onnx", "onnx")
 
 
 class Graph:

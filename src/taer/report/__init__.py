@@ -12,7 +12,7 @@ from taer.report.collect import Setting, slug, sort_results
 from taer.report.figures import Picture
 from taer.report.tables import Table
 
-_OWN = ("figures", "tables", "confusion")  # folders of a report that are made anew
+_OWN = ("figures", "tables", "confusion")  # folders of a report that are written again
 
 
 def write_report(directories: Sequence[Path], out: Path) -> Path:

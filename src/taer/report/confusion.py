@@ -1,4 +1,4 @@
-"""Confusion matrices as small pictures that a page can read back: one pixel is one pair of classes."""
+"""Confusion matrices as small images that a page can read back: one pixel is one pair of classes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Confusion:
 
     @property
     def ratios(self) -> np.ndarray:
-        """Of each class, the share predicted as each."""
+        """Of each class, the fraction predicted as each."""
         return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
 
     @property
     def png(self) -> str:
-        """A data address of a grey picture; brightness is the square root of the ratio."""
+        """A data URL of a grey image; brightness is the square root of the ratio."""
         from matplotlib.image import imsave
 
         file = io.BytesIO()

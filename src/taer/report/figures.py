@@ -141,7 +141,7 @@ def curves(
 def matrices(
     name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], gamma: float
 ) -> Picture:
-    """Shares between 0 and 1 as brightness, one scale for all panels; a ``gamma`` below 1 makes small ones show."""
+    """Fractions between 0 and 1 as brightness, one scale for all panels; a ``gamma`` below 1 makes small ones show."""
     from matplotlib.colors import PowerNorm
 
     titles = [_folded(panel) for panel in panels]

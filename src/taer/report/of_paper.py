@@ -37,7 +37,7 @@ def paper_sections(directory: str, results: list[Result]) -> list[Section]:
                 Section(
                     anchor,
                     f"The paper, {title}" + (f" [{directory}]" if directory else ""),
-                    "Beside each measured number: the published one and the difference. ± is the deviation over "
+                    "Beside each measured number: the published one and the difference. ± is the standard deviation over "
                     "runs. Cells marked missing need features that were not there; cells marked quoted are numbers "
                     "that the paper takes from others.",
                     [*blocks, *_missing(chosen, library)],
@@ -169,7 +169,7 @@ def confusion_block(name: str, title: str, members: list[tuple[str, Result]]) ->
     made = [Confusion.of(label, run) for label, run in members]
     note = (
         f"Run with seed {members[0][1]['seed']}. Rows are true classes, columns predicted ones, both in the order "
-        "of learning; brightness is the square root of the share of the row."
+        "of learning; brightness is the square root of the fraction of the row."
     )
     drawn = {one.label: one.ratios for one in made}
     return Confusions(matrices(name, title, note, drawn, ("predicted", "true"), gamma=0.5), made)

@@ -51,7 +51,7 @@ def comparison(setting: Setting, directories: list[str]) -> Table | None:
     columns = [(f"{metric} (%)", part) for metric in ("A_T", "AIA") for part in (*directories, "difference")]
     if not rows:
         return None
-    note = "Heads with the same name and the same distinguishing parameters; ± is the deviation over runs."
+    note = "Heads with the same name and the same distinguishing parameters; ± is the standard deviation over runs."
     return Table(f"{setting.name}-comparison", setting.title, note, [("", "Method"), *columns], rows)
 
 
@@ -81,7 +81,8 @@ def _summary(setting: Setting) -> Table:
         "classes so far. Forgetting: mean over tasks of what was lost since their best. ECE: expected calibration "
         "error after the last task. Novelty AUROC: how well test samples of classes not yet learned are told from "
         "those of known ones by their novelty, mean over the tasks before the last. Seconds: training of all "
-        "tasks. ± is the deviation over runs; in brackets the paper's number, where it has one, and the difference."
+        "tasks. ± is the standard deviation over runs; in brackets the paper's number, where it has one, and the "
+        "difference."
     )
     title = f"Methods, {setting.title}"
     return Table(f"{setting.name}-methods", title, note, [("", name) for name in columns], rows)
@@ -92,9 +93,9 @@ def _number(results: list[Result], metric: str) -> Number:
     return _measured([run[metric] for run in results], published)  # type: ignore[literal-required]
 
 
-def _measured(shares: Sequence[float | None], published: float | None = None) -> Number:
+def _measured(fractions: Sequence[float | None], published: float | None = None) -> Number:
     """Mean and standard deviation in percent; a stream of one task has no value for some metrics."""
-    return Number.of([share for share in shares if share is not None], published)
+    return Number.of([value for value in fractions if value is not None], published)
 
 
 @cache

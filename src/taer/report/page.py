@@ -7,7 +7,7 @@ from pathlib import Path
 from taer import __version__
 from taer.report.blocks import Block, Confusions, Listing, Section
 from taer.report.figures import Picture
-from taer.report.tables import Table, measured_text, published_text, text
+from taer.report.tables import Table, published_text, text
 
 
 def html(title: str, sections: list[Section]) -> str:
@@ -21,7 +21,7 @@ def html(title: str, sections: list[Section]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(text=text, measured=measured_text, published=published_text)
+    environment.filters.update(text=text, measured=str, published=published_text)
     environment.tests["text"] = lambda value: isinstance(value, str)
     environment.tests["plain_number"] = lambda value: isinstance(value, int | float)
     environment.globals["kind"] = lambda block: type(block).__name__

@@ -40,7 +40,7 @@ class Table:
         return f"**{self.title}.** {self.note}\n\n{body}\n"
 
     def csv(self) -> str:
-        """Numbers in full; a measured number becomes mean, deviation, number of runs, published, difference."""
+        """Numbers in full; a measured number becomes mean, standard deviation, number of runs, published, difference."""
         wide = [any(isinstance(row[i], Number) for row in self.rows) for i in range(len(self.columns))]
         parts = ("", " std", " runs", " published", " difference")
         file = io.StringIO()
@@ -71,13 +71,7 @@ def text(value: Value) -> str:
     if isinstance(value, int | float):
         return f"{value:,.2f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"
     published = published_text(value)
-    return f"{measured_text(value)} ({published})" if published else measured_text(value)
-
-
-def measured_text(number: Number) -> str:
-    if number.mean is None:
-        return "quoted" if number.quoted else "missing"
-    return f"{number.mean:.2f} ± {number.std:.2f}" if number.runs > 1 else f"{number.mean:.2f}"
+    return f"{value} ({published})" if published else str(value)
 
 
 def published_text(number: Number) -> str:
@@ -92,7 +86,7 @@ def signed(difference: float) -> str:
 
 def _csv(value: Value, spread: bool) -> Iterable[str | float | None]:
     if isinstance(value, Number):
-        return value.mean, value.std, value.runs, value.published, value.difference
+        return value.mean, value.spread.std, len(value.spread.values), value.published, value.difference
     return (value, *[None] * 4) if spread else (value,)
 
 

@@ -248,7 +248,7 @@ def _answer_in_sentences(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def as_raised(_: Request, error: HTTPException) -> JSONResponse:
-        plain = {404: "there is nothing at this address", 405: "this address does not take this method"}
+        plain = {404: "there is nothing at this URL", 405: "this URL does not take this method"}
         known = (
             error.detail if error.detail not in ("Not Found", "Method Not Allowed") else plain[error.status_code]
         )

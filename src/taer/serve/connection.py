@@ -16,7 +16,7 @@ READ_SECONDS = 60.0  # for a client to go on reading an answer
 
 
 class Connection(H11Protocol):
-    """uvicorn's own protocol, which waits for ever once a connection is made, with a time for everything."""
+    """uvicorn's own protocol, which waits without limit once a connection is made, with a time limit for everything."""
 
     _all: ClassVar[dict[Connection, None]] = {}  # the oldest first
 

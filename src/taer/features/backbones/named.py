@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
 from taer.features.backbones.inference import image_encoder
 from taer.features.sources.archives import download
@@ -84,8 +84,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
         state = {key: value for key, value in state.items() if not key.startswith(("head.", "fc.", "_fc."))}
         network.load_state_dict(state)
     except Exception as error:  # damaged files and foreign weights fail in many ways
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"{path}: not the weights of this network ({reason})") from None
+        raise ValueError(f"{path}: not the weights of this network ({reason(error)})") from None
 
 
 def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
@@ -103,7 +102,7 @@ def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
         except Exception as error:  # the hub's many ways of not answering
             raise ValueError(
                 f"vit-{name}: its weights could not be downloaded from the Hugging Face hub "
-                f"({' '.join(str(error).split())[:150]}). Fetch model.safetensors of {repository} "
+                f"({reason(error)}). Fetch model.safetensors of {repository} "
                 f"on another machine and pass it as weights=FILE, {_ALTERNATIVE}"
             ) from None
 

@@ -19,7 +19,7 @@ def find_onnx(path: Path) -> Backbone:
 
     A ``preprocessor_config.json`` next to the file says what the images should look like, as in the folders
     that Hugging Face's exporters write; without one it is ImageNet's usual: resize to 8/7 of the input, crop,
-    ImageNet's mean and deviation. The feature is the first output, pooled over positions or its first token.
+    ImageNet's mean and standard deviation. The feature is the first output, pooled over positions or its first token.
     """
     encoder = OnnxEncoder(path, CPU_BATCH)  # cheap to open, and only the file knows its shape
     shape = list(encoder.inputs[0].shape)

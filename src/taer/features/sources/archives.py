@@ -6,7 +6,7 @@ import hashlib
 import tarfile
 from pathlib import Path
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.files import written_whole
 from taer.storage import cache_folder
 
@@ -21,7 +21,7 @@ def download(name: str, url: str, checksum: str, remedy: str) -> Path:
     try:
         path = Path(pooch.retrieve(url, None, fname=url.rpartition("/")[2], path=cache_folder() / name))
     except Exception as error:  # whatever the transport raises, the user needs the same advice
-        raise ValueError(f"{name} could not be downloaded from {url} ({_reason(error)}). {remedy}") from None
+        raise ValueError(f"{name} could not be downloaded from {url} ({reason(error)}). {remedy}") from None
     algorithm, _, expected = checksum.partition(":")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, algorithm).hexdigest()
@@ -46,7 +46,3 @@ def unpacked(archive: Path, name: str) -> Path:
         except (tarfile.TarError, EOFError) as error:
             raise ValueError(f"{archive}: not a whole tar archive ({error})") from None
     return folder
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -76,7 +76,7 @@ def digest(pieces: Iterable[bytes]) -> str:
 
 
 def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: float) -> np.ndarray:
-    """Which items are for test: in each class the given share, chosen by a hash of the name.
+    """Which items are for test: in each class the given fraction, chosen by a hash of the name.
 
     A name keeps its place in the order whatever else is in the data set, so a data set that grows mostly
     keeps its split, on every machine, with no seed to remember.

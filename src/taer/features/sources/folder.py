@@ -1,4 +1,4 @@
-"""Any folder of images with one subfolder a class."""
+"""Any folder of images with one subfolder per class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", 
 
 
 def open_folder(root: Path, test_fraction: float | None) -> Source:
-    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` of which a share is for test."""
+    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` of which a fraction is for test."""
     if (root / "train").is_dir() and (root / "test").is_dir():
         if test_fraction is not None:
             raise ValueError(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.features.images import decode_image
 from taer.features.sources.base import Kind, Part, Source, digest
 
@@ -19,8 +19,7 @@ def open_hub(name: str, text_column: str | None, label_column: str | None) -> So
     try:
         data = datasets.load_dataset(name)
     except Exception as error:  # the hub's many ways of not answering
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"hf:{name} could not be loaded ({reason}). {REMEDY}") from None
+        raise ValueError(f"hf:{name} could not be loaded ({reason(error)}). {REMEDY}") from None
     test_name = next((split for split in ("test", "validation") if split in data), None)
     if "train" not in data or test_name is None:
         raise ValueError(f"hf:{name}: needs the splits train and test (or validation), has {', '.join(data)}")

@@ -15,7 +15,7 @@ from taer.features.sources.base import Part, Source, digest, split_by_name
 def open_texts(
     path: Path, text_column: str, label_column: str, split_column: str | None, test_fraction: float | None
 ) -> Source:
-    """One row an item. The split column says ``train`` or ``test``; without it a share is set aside."""
+    """One row per item. The split column holds ``train`` or ``test``; without it a fraction is set aside."""
     wanted = [text_column, label_column, *([split_column] if split_column else [])]
     columns = read_columns(path, wanted)
     texts, labels = columns[text_column], columns[label_column]
