@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 
-.PHONY: bench demo test test-all lint clean help
+.PHONY: bench demo docs test test-all lint clean help
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,8 +18,11 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.installed  ## install, then watch TaER learn task after task
+demo: $(VENV)/.installed  ## install, then watch heads learn task after task
 	$(BIN)/taer run
+
+docs: $(VENV)/.installed  ## write what the heads say of themselves into the documents
+	$(BIN)/python tools/fill_docs.py cards
 
 lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 	$(BIN)/ruff check .

@@ -13,9 +13,9 @@ measured file has beside it in ``figures/`` are copied too.
 
     python tools/fill_docs.py cards
 
-writes what the cards of the heads say (``taer.heads.card``): the table of heads in the README, between
-``<!-- cards: heads -->`` and ``<!-- end -->``, and in ``docs/choosing.md`` every column of a table of heads that is
-titled like a fact of a card.
+(or ``make docs``) writes what the heads say of themselves: the table of heads in the README and that of their depths in
+CONTRIBUTING, between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/choosing.md`` every column of a table of
+heads that is titled like a fact of a card.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from taer.heads import HEADS, Head
 from taer.heads.card import GROUPS
 
 MARK = re.compile(r"(<!-- measured: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-HEADS_TABLE = re.compile(r"(<!-- cards: heads -->\n).*?(<!-- end -->)", re.DOTALL)
+CARDS = re.compile(r"(<!-- cards: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"^\| head \|.*\n(?:\|.*\n)+", re.MULTILINE)
 ROOT = Path(__file__).parents[1]
 IMAGE = re.compile(r"\(images/([\w-]+\.svg)\)")
@@ -56,11 +56,24 @@ def heads_table(heads: Mapping[str, type[Head]]) -> str:
     """The heads by group, and which of them never move old scores."""
     rows = ["| heads | what they are | old scores never move |", "|---|---|---|"]
     for group, title in GROUPS.items():
-        names = [name for name, head in heads.items() if head.card.group == group]
+        if not (names := [name for name, head in heads.items() if head.card.group == group]):
+            continue
         frozen = [name for name in names if heads[name].card.frozen]
         which = {0: "", len(names): "all" if len(names) > 1 else "yes"}.get(len(frozen), quoted(frozen))
         rows.append(f"| {quoted(names)} | {title} | {which} |")
     return "\n".join(rows)
+
+
+def depths_table(heads: Mapping[str, type[Head]]) -> str:
+    """How many classes of ours a head is made of, from ``Head`` to the method."""
+    lines: dict[str, list[str]] = {}
+    for name, head in sorted(heads.items()):
+        bases = [base.__name__ for base in reversed(head.__mro__[1:]) if issubclass(base, Head)]
+        lines.setdefault(" → ".join(bases), []).append(name)
+    rows = ["| classes | of these, then the method | heads |", "|---:|---|---|"]
+    return "\n".join(
+        [*rows, *(f"| {path.count('→') + 2} | {path} | {quoted(names)} |" for path, names in sorted(lines.items()))]
+    )
 
 
 def quoted(names: list[str]) -> str:
@@ -80,9 +93,13 @@ def with_facts(table: str, heads: Mapping[str, type[Head]]) -> str:
 def from_cards() -> dict[Path, str]:
     """The pages that the cards decide, as they must be."""
     ours = {name: head for name, head in HEADS.items() if head.__module__.startswith("taer.")}
-    readme, choosing = ROOT / "README.md", ROOT / "docs" / "choosing.md"
+    tables = {"heads": heads_table(ours), "depths": depths_table(ours)}
+    choosing = ROOT / "docs" / "choosing.md"
     return {
-        readme: HEADS_TABLE.sub(lambda mark: f"{mark[1]}{heads_table(ours)}\n{mark[2]}", readme.read_text()),
+        **{
+            page: CARDS.sub(lambda mark: f"{mark[1]}{tables[mark[2]]}\n{mark[3]}", page.read_text())
+            for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+        },
         choosing: TABLE.sub(lambda found: with_facts(found[0], ours), choosing.read_text()),
     }
 

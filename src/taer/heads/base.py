@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
@@ -106,8 +106,8 @@ class Head(ClassifierMixin, BaseEstimator):
         super().__init_subclass__(**kwargs)
         dataclass(kw_only=True, eq=False, repr=False)(cls)
         cls.class_arrays = tuple(name for name, item in declared(cls).items() if item.per_class)
-        if card is not None:
-            cls.card = card
+        if card is not None or hasattr(cls, "card"):  # a base's promises are inherited, its place is not
+            cls.card = card or replace(cls.card, group="own")
         cls.__doc__ = documented(cls)
         if name:
             register(name, cls)

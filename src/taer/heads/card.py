@@ -13,6 +13,7 @@ GROUPS = {
     "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
     "frozen": "no exemplars, and old scores that never move",
     "bound": "the lower and the upper bound",
+    "own": "heads of your own",
 }
 _EXEMPLARS = {"nothing": "none", "statistics": "none", "exemplars": "`memory_size`", "everything": "all"}
 
