@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+import taer.paper
+from taer import FeatureSet
+from taer.features import save_features
+from taer.stream import read_sessions
 
 
 def test_a_table_with_missing_features_keeps_its_published_numbers(cli, paper_features, tmp_path):
@@ -109,3 +117,43 @@ def test_an_interrupted_grid_keeps_what_is_finished_and_goes_on(paper_features, 
     assert "20 runs, " in again.stdout
     assert "20 runs, 0 of" not in again.stdout
     assert all((out / name).stat().st_mtime_ns == modified for name, modified in finished.items())
+
+
+def test_few_shot_heads_are_beside_the_methods_of_others(cli, tmp_path, monkeypatch):
+    """On features with the headers and the row numbers of CUB-200."""
+    sessions = read_sessions(Path(taer.paper.__file__).parent / "cub200-sessions.json")
+    y = np.zeros(5994, np.int64)  # rows in no session are never learned
+    y[sessions[0]] = np.repeat(np.arange(100), 30)
+    for t, rows in enumerate(sessions[1:]):
+        y[rows] = np.repeat(np.arange(100 + 10 * t, 110 + 10 * t), 5)
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(200, 8))
+    X, tested = (centres[y] + 0.3 * rng.normal(size=(5994, 8))).astype(np.float32), np.arange(200)
+    meta = {"dataset": "cub200", "backbone": "resnet18"}
+    features = FeatureSet(X, y, centres.astype(np.float32), tested, tuple(map(str, tested)), meta)
+    save_features(features, tmp_path / "cub.safetensors")
+    table = taer.paper._read("fscil-cub")
+    heads = ("ncm", "lda-frozen")
+    few = table | {"rows": [row for row in table["rows"] if row.get("method", "ncm") in heads]}
+    read = taer.paper._read
+    monkeypatch.setattr(taer.paper, "_read", lambda name: few if name == "fscil-cub" else read(name))
+
+    code, out, err = cli("paper", "fscil-cub", "--features", tmp_path, "--seeds", 1)
+    assert code == 0, err
+    assert "2 runs, 0 of them from disk" in out
+    assert "fscil-cub: Few-shot" in out
+    for words in ("FACT (CVPR 2022)", "56.94 quoted", "new classes", "ncm"):
+        assert words in out
+    assert "missing" not in out
+    stored = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
+    assert {tuple(result["samples"]) for result in stored} == {(3000, *[50] * 10)}
+    ncm = next(result for result in stored if result["method"] == "ncm")
+    for value in (ncm["phase_accuracy"][0], ncm["last"], ncm["AIA"], ncm["base"], ncm["new"]):
+        assert f"{100 * value:.2f} ± 0.00" in out
+    samples = Path(taer.paper.__file__).parent / "cub200-sessions.json"
+    _, out, _ = cli("run", tmp_path / "cub.safetensors", "--samples", samples, "--methods", "ncm", "--seeds", 1)
+    assert "1 of them from disk" in " ".join(out.split())
+    assert cli("report", "results")[0] == 0
+    page = (tmp_path / "results" / "report" / "report.md").read_text()
+    assert "| TEEN (NeurIPS 2023) |" in page
+    assert "The paper, raw" not in page

@@ -86,6 +86,28 @@ def test_the_embedded_features_are_run_again_without_a_file(tmp_path, cli):
     assert "FEATURES" not in command
 
 
+def test_few_shot_runs_have_a_section_of_their_own(tmp_path, cli):
+    """With old and new classes apart, and a command that works as it is."""
+    options = ("--methods", "ncm", "--first", 60, "--tasks", 7, "--seeds", 1, "--order", "natural", "--out", "made")
+    assert cli("run", *options)[0] == 0
+    assert cli("run", *options, "--shots", 5)[0] == 0
+    (tmp_path / "few.json").write_text('{"sessions": {"0": [0, 100, 200, 300], "1": [1000, 1001]}}')
+    assert cli("run", "--methods", "ncm", "--samples", "few.json", "--seeds", 1, "--out", "made")[0] == 0
+    code, _, err = cli("report", "made")
+    assert code == 0, err
+    check_page(tmp_path / "made" / "report" / "index.html")
+    page = (tmp_path / "made" / "report" / "report.md").read_text()
+    for words in ("60 classes, then 7 tasks of 6 or 5", "tasks of 6 or 5, 5 samples per class after the first task",
+                  "given samples", "| last (%) | base (%) | new (%) | harmonic (%) | AIA (%) |",
+                  "taer run --methods ncm --samples FILE --seeds 1"):  # fmt: skip
+        assert words in page, words
+    assert "taer run --methods ncm --tasks 7 --first 60 --order natural --seeds 1\n" in page
+    (command,) = re.findall(r"taer (run .*--shots.*)", page)
+    code, _, err = cli(*command.split(), "--out", "made", "--format", "markdown")
+    assert code == 0, err
+    assert len(list((tmp_path / "made").glob("*.json"))) == 3  # the same run
+
+
 def test_numbers_are_those_of_the_results(made):
     rows = read_csv(made / "report" / "tables" / "set-tasks-5-methods.csv")
     runs = [json.loads(path.read_text()) for path in made.glob("taer-*.json")]

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 @app.command()
 def paper(
     experiments: Annotated[
-        list[str] | None, typer.Argument(help="table1 … table4, figure2 … figure6, or all. [default: all]")
+        list[str] | None,
+        typer.Argument(
+            help="table1 … table4, figure2 … figure6, or all of these; fscil-cub: few-shot learning on CUB-200, "
+            "beside tables published elsewhere. [default: all]"
+        ),
     ] = None,
     features: Annotated[
         Path, typer.Option(help="Folder of feature files, known by the data set and backbone in their headers.")
@@ -118,22 +122,26 @@ def _print_experiment(experiment: Experiment, library: Library) -> None:
 
     from taer.paper.measured import number
 
-    metric = experiment.metric
+    of = f"{experiment.metric}, %" if experiment.metric else "%"
     table = Table(box=SIMPLE_HEAD, title_justify="left", caption_justify="left", show_lines=True)
-    table.title = f"{experiment.label}: {experiment.title} ({metric}, %)"
+    table.title = f"{experiment.label}: {experiment.title} ({of})"
     table.caption = (
-        "Below each measured number: the published one and the difference. ± is the standard deviation over runs."
+        "Below each measured number: the published one, if there is one, and the difference. ± is the standard deviation "
+        "over runs."
     )
     table.add_column(experiment.corner, no_wrap=True)
     for cell in experiment.cells[0]:
         table.add_column(f"{cell.group}\n{cell.column}" if cell.group else cell.column, justify="right")
     for row in experiment.cells:
-        table.add_row(row[0].row, *(_text(number(cell, metric, library)) for cell in row))
+        table.add_row(row[0].row, *(_text(number(cell, library)) for cell in row))
     Console(width=None if sys.stdout.isatty() else 160).print(table)  # a file has no width to fit into
 
 
 def _text(number: Number) -> str:
     """``54.80 ± 0.81`` over ``55.42 -0.62``."""
-    published = "" if number.published is None else f"{number.published:.2f}"
+    if number.quoted:
+        return "" if number.published is None else f"{number.published:.2f} quoted"
+    if number.published is None:
+        return str(number)
     difference = "" if number.difference is None else f" {number.difference:+.2f}"
-    return f"{number}\n{published}{difference}"
+    return f"{number}\n{number.published:.2f}{difference}"

@@ -1,7 +1,8 @@
-"""The paper's tables and figures as data: what to run, and what was published.
+"""The paper's tables and figures as data: what to run, and what was published; and tables published elsewhere.
 
-Each table and figure is a ``.toml`` file here; ``settings.toml`` holds what they share. A cell is a row and a
-column merged over the shared settings, so adding a row to an experiment is adding a line to its file.
+Each table and figure is a ``.toml`` file here; ``settings.toml`` holds what those of the paper share. A cell is a row
+and a column merged over the shared settings, so adding a row to an experiment is adding a line to its file. The
+experiments in ``ELSEWHERE`` run heads with their own defaults.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 from taer.experiment import Run
 from taer.features import FeatureSet
 from taer.heads import HEADS
-from taer.stream import class_stream
+from taer.stream import class_stream, read_sessions, rows_digest, sample_stream
 
 _FOLDER = Path(__file__).parent
 NAMES = tuple(sorted((path.stem for path in _FOLDER.glob("*[0-9].toml")), key=lambda name: (name[0] != "t", name)))
+ELSEWHERE = ("fscil-cub",)  # published by others than the paper
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Trial:
     first: int | None
     method: str
     params: Mapping[str, Any]
+    samples: str | None = None  # the file here that gives the training samples of each task, instead of the above
 
     @property
     def source(self) -> tuple[str, str]:
@@ -42,18 +45,28 @@ class Trial:
     @cached_property
     def key(self) -> str:
         """Equal for trials that run the same, whatever table or figure they come from."""
-        return trial_key(self.dataset, self.backbone, self.tasks, self.first, self.method, self.params)
+        protocol = (self.tasks, self.first) if self.samples is None else rows_digest(_sessions(self.samples))
+        return trial_key(self.dataset, self.backbone, protocol, self.method, self.params)
 
     def runs(self, features: FeatureSet, seeds: int) -> list[Run]:
-        streams = (class_stream(features, self.tasks, self.first, seed) for seed in range(seeds))
+        if self.samples is None:
+            streams = [class_stream(features, self.tasks, self.first, seed) for seed in range(seeds)]
+        else:
+            streams = [sample_stream(features, _sessions(self.samples))] * seeds
         return [Run(stream, self.method, self.params, seed) for seed, stream in enumerate(streams)]
 
 
 def trial_key(
-    dataset: str, backbone: str, tasks: int, first: int | None, method: str, params: Mapping[str, Any]
+    dataset: str, backbone: str, protocol: tuple[int, int | None] | str, method: str, params: Mapping[str, Any]
 ) -> str:
+    """``protocol``: the number of tasks and the classes of the first one, or the digest of the samples of each."""
     own = {name: value for name, value in params.items() if name != "random_state"}
-    return json.dumps([dataset, backbone, tasks, first, method, own], sort_keys=True)
+    return json.dumps([dataset, backbone, protocol, method, own], sort_keys=True)
+
+
+@cache
+def _sessions(name: str) -> list[list[int]]:
+    return read_sessions(_FOLDER / name)
 
 
 @dataclass(frozen=True)
@@ -63,8 +76,9 @@ class Cell:
     row: str
     column: str
     group: str  # heading over neighbouring columns; may be empty
+    metric: str
     published: float | None
-    trial: Trial | None  # None for a number that the paper quotes from others
+    trial: Trial | None  # None for a number that is quoted and not measured here
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,7 @@ class Experiment:
     name: str
     title: str
     kind: str
-    metric: str
+    metric: str  # of the cells; empty if each column has its own
     corner: str  # what the rows are
     axis: str  # what the columns are, in a figure of lines
     cells: tuple[tuple[Cell, ...], ...]  # rows of columns
@@ -82,7 +96,7 @@ class Experiment:
     @property
     def label(self) -> str:
         """``Table 1``."""
-        return f"{self.name[:-1].capitalize()} {self.name[-1]}"
+        return self.name if self.name in ELSEWHERE else f"{self.name[:-1].capitalize()} {self.name[-1]}"
 
     @property
     def trials(self) -> list[Trial]:
@@ -101,19 +115,23 @@ def experiment(name: str, variant: str = "raw") -> Experiment:
     >>> cell.trial.method, cell.trial.params["standardize"]
     ('taer', 'none')
     """
-    if name not in NAMES:
-        raise ValueError(f"unknown table or figure {name!r}; there are {', '.join(NAMES)} and all")
+    if name not in (*NAMES, *ELSEWHERE):
+        raise ValueError(
+            f"unknown table or figure {name!r}; there are {', '.join(NAMES)}, all (of these) and {', '.join(ELSEWHERE)}"
+        )
     data = _read(name)
-    shared = data.get("settings", {})
+    metric, shared = data.get("metric", ""), data.get("settings", {})
     return Experiment(
         name=name,
         title=data["title"],
         kind=data["kind"],
-        metric=data["metric"],
+        metric=metric,
         corner=data["corner"],
         axis=data.get("axis", ""),
         cells=tuple(
-            tuple(_cell(shared, row, column, place, variant) for place, column in enumerate(data["columns"]))
+            tuple(
+                _cell(metric, shared, row, column, place, variant) for place, column in enumerate(data["columns"])
+            )
             for row in data["rows"]
         ),
     )
@@ -124,22 +142,34 @@ def variants() -> dict[str, str]:
     return {name: entry["title"] for name, entry in _read("settings")["variants"].items()}
 
 
-def _cell(shared: dict[str, Any], row: dict[str, Any], column: dict[str, Any], place: int, variant: str) -> Cell:
-    published = row.get("published", [])
+def _cell(
+    metric: str, shared: dict[str, Any], row: dict[str, Any], column: dict[str, Any], place: int, variant: str
+) -> Cell:
+    published, given = row.get("published", []), {**shared, **row, **column}
     return Cell(
         row=row["name"],
         column=column["name"],
         group=column.get("group", ""),
+        metric=column.get("measured", metric),  # a column's "metric" would be a parameter of heads
         published=published[place] if place < len(published) else None,  # columns of ours come last
-        trial=None if column.get("quoted") else _trial({**shared, **row, **column}, variant),
+        trial=None if given.get("quoted") else _trial(given, variant),
     )
 
 
 def _trial(given: dict[str, Any], variant: str) -> Trial:
     """What is given for a cell, over what its method, its data set and all cells have in common."""
+    merged = given if "samples" in given else _with_settings(given, variant)
+    method = merged["method"]
+    params = {name: merged.get(name, default) for name, default in HEADS[method]().get_params().items()}
+    del params["random_state"]
+    tasks, first, samples = merged["tasks"], merged.get("first"), merged.get("samples")
+    return Trial(merged["dataset"], merged["backbone"], tasks, first, method, params, samples)
+
+
+def _with_settings(given: dict[str, Any], variant: str) -> dict[str, Any]:
     settings = _read("settings")
     method, changed = given["method"], settings["variants"][variant]
-    merged: dict[str, Any] = {
+    return {
         **settings["common"],
         **settings["datasets"][given["dataset"]],
         **settings["methods"].get(method, {}),
@@ -147,9 +177,6 @@ def _trial(given: dict[str, Any], variant: str) -> Trial:
         **changed,
         **changed.get("methods", {}).get(method, {}),
     }
-    params = {name: merged.get(name, default) for name, default in HEADS[method]().get_params().items()}
-    del params["random_state"]
-    return Trial(merged["dataset"], merged["backbone"], merged["tasks"], merged.get("first"), method, params)
 
 
 @cache

@@ -17,7 +17,7 @@ class Library:
     def __init__(self, results: Iterable[Result]) -> None:
         self._by_key: dict[str, dict[int, Result]] = {}
         for result in results:
-            if is_paper_order(result):
+            if result["rows"] is not None or is_paper_order(result):  # rows decide the classes, too
                 self._by_key.setdefault(result_key(result), {})[result["seed"]] = result
 
     def __getitem__(self, trial: Trial) -> list[Result]:
@@ -53,10 +53,16 @@ class Number:
         return None if self.mean is None or self.published is None else self.mean - self.published
 
 
-def number(cell: Cell, metric: str, library: Library) -> Number:
+def number(cell: Cell, library: Library) -> Number:
     """The measured number of a cell of a table, if there is one, beside the published one."""
     results = library[cell.trial] if cell.trial else []
-    return Number.of((result[metric] for result in results), cell.published, quoted=cell.trial is None)  # type: ignore[literal-required]
+    return Number.of((_value(result, cell.metric) for result in results), cell.published, quoted=cell.trial is None)
+
+
+def _value(result: Result, metric: str) -> float:
+    if metric == "first":  # the accuracy after the first task
+        return result["phase_accuracy"][0]
+    return float(result[metric])  # type: ignore[literal-required]
 
 
 def is_paper_order(result: Result) -> bool:
@@ -72,13 +78,9 @@ def _order(seed: int, n_classes: int) -> tuple[int, ...]:
 
 def result_key(result: Result) -> str:
     sizes = [len(task) for task in result["tasks"]]
-    first = sizes[0] if len(sizes) > 1 and sizes[0] != sizes[1] else None
+    first = sizes[0] if len(set(sizes)) > 1 else None
+    protocol = result["rows"] or (len(sizes) - (first is not None), first)
     meta = result["meta"]
     return trial_key(
-        meta.get("dataset", ""),
-        meta.get("backbone", ""),
-        len(sizes) - (first is not None),
-        first,
-        result["method"],
-        result["params"],
+        meta.get("dataset", ""), meta.get("backbone", ""), protocol, result["method"], result["params"]
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taer.experiment import Result
-from taer.paper import Cell, Experiment, experiment
+from taer.paper import Cell, experiment
 from taer.paper.measured import Library, number
 
 NEAR_ONE = 0.9  # of a probability
@@ -33,7 +33,7 @@ class Evidence:
         """Each column of a table that has numbers: where it is, and its numbers by row."""
         table = experiment(name, self._variant)
         for column in zip(*table.cells, strict=True):
-            found = {cell.row: value for cell in column if (value := self._value(cell, table)) is not None}
+            found = {cell.row: value for cell in column if (value := self._value(cell)) is not None}
             if found:
                 yield _where(column[0]), found
 
@@ -42,7 +42,7 @@ class Evidence:
         table = experiment(name, self._variant)
         found: dict[str, dict[str, dict[str, float]]] = {}
         for cell in (cell for row in table.cells for cell in row):
-            if (value := self._value(cell, table)) is not None:
+            if (value := self._value(cell)) is not None:
                 found.setdefault(cell.group, {}).setdefault(cell.column, {})[cell.row] = value
         yield from found.items()
 
@@ -55,10 +55,10 @@ class Evidence:
             if found:
                 yield column[0].column, found
 
-    def _value(self, cell: Cell, table: Experiment) -> float | None:
+    def _value(self, cell: Cell) -> float | None:
         if self._library is None or cell.trial is None:
             return cell.published
-        return number(cell, table.metric, self._library).mean
+        return number(cell, self._library).mean
 
 
 def verdict(checks: list[Check]) -> str:

@@ -30,24 +30,26 @@ class Group:
 
 @dataclass(frozen=True)
 class Setting:
-    """A feature set cut into tasks of certain sizes."""
+    """A feature set cut into tasks of certain sizes, and how many of their training samples were learned from."""
 
     features: str
     sizes: tuple[int, ...]
     groups: list[Group]
+    sampling: str = ""  # empty if a task has all samples of its classes
 
     @property
     def title(self) -> str:
-        tasks = len(self.sizes)
+        tasks, ending = len(self.sizes), f", {self.sampling}" if self.sampling else ""
         if len(set(self.sizes)) == 1:
-            return f"{self.features}: {sum(self.sizes)} classes in {tasks} task{'s' * (tasks > 1)}"
-        return f"{self.features}: {self.sizes[0]} classes, then {tasks - 1} tasks of {self.sizes[1]}"
+            return f"{self.features}: {sum(self.sizes)} classes in {tasks} task{'s' * (tasks > 1)}{ending}"
+        later = " or ".join(map(str, dict.fromkeys(self.sizes[1:])))
+        return f"{self.features}: {self.sizes[0]} classes, then {tasks - 1} tasks of {later}{ending}"
 
     @property
     def name(self) -> str:
         """For file names and anchors."""
         first = f"-first-{self.sizes[0]}" if len(set(self.sizes)) > 1 else ""
-        return slug(f"{self.features}{first}-tasks-{len(self.sizes) - bool(first)}")
+        return slug(f"{self.features}{first}-tasks-{len(self.sizes) - bool(first)} {self.sampling}")
 
 
 def rank(method: str) -> int:
@@ -62,17 +64,17 @@ def slug(words: str) -> str:
 
 def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:
     """Streams with their groups. Equal heads in two directories have equal labels."""
-    found: dict[tuple[str, tuple[int, ...]], list[tuple[str, Result]]] = {}
+    found: dict[tuple[str, tuple[int, ...], str], list[tuple[str, Result]]] = {}
     for directory, results in by_directory.items():
         for result in results:
             sizes = tuple(len(task) for task in result["tasks"])
-            found.setdefault((result["features"], sizes), []).append((directory, result))
+            found.setdefault((result["features"], sizes, _sampling(result)), []).append((directory, result))
     prints: dict[str, set[str]] = {}
-    for (fingerprint, _), members in found.items():
+    for (fingerprint, *_), members in found.items():
         prints.setdefault(members[0][1]["name"], set()).add(fingerprint)
     settings = []
-    for (fingerprint, sizes), members in sorted(
-        found.items(), key=lambda item: (item[1][0][1]["name"], item[0][1])
+    for (fingerprint, sizes, sampling), members in sorted(
+        found.items(), key=lambda item: (item[1][0][1]["name"], item[0][1:])
     ):
         groups = [
             group
@@ -81,7 +83,7 @@ def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:
         ]
         name = members[0][1]["name"]
         told = name if len(prints[name]) == 1 else f"{name} ({fingerprint[:8]})"
-        settings.append(Setting(told, sizes, groups))
+        settings.append(Setting(told, sizes, groups, sampling))
     return settings
 
 
@@ -104,6 +106,17 @@ def _groups(directory: str, results: Sequence[Result]) -> list[Group]:
 
 
 def _settings(result: Result) -> dict[str, Any]:
-    """The parameters, and whether the class order follows the seed or is the same in all runs."""
+    """The parameters, and whether the class order follows the seed, is the natural one, or was given."""
     params = {name: value for name, value in result["params"].items() if name != "random_state"}
-    return params | {"order": "torch" if is_paper_order(result) else "given"}
+    order = [label for task in result["tasks"] for label in task]
+    fixed = "natural" if order == sorted(order) else "given"
+    return params | {"order": "torch" if is_paper_order(result) else fixed}
+
+
+def _sampling(result: Result) -> str:
+    """What a task gives of its classes, if not all of it."""
+    if result["rows"] is None:
+        return ""
+    if result["shots"] is not None:
+        return f"{result['shots']} samples per class after the first task"
+    return f"given samples {result['rows'][:8]}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from taer.experiment import Result
-from taer.paper import NAMES, Cell, Experiment, experiment, variants
+from taer.paper import ELSEWHERE, NAMES, Cell, Experiment, experiment, variants
 from taer.paper.features import extract_command
 from taer.paper.measured import Library, number
 from taer.paper.statements import STATEMENTS, Check, Evidence, verdict
@@ -21,6 +21,10 @@ from taer.report.tables import Table, Value
 _METRICS = {
     "A_T": "A_T, the mean over tasks of the accuracy after the last task, in percent.",
     "AIA": "AIA, the mean over phases of the accuracy on all classes so far, in percent.",
+    "first": "First: the accuracy after the first task, in percent.",
+    "last": "Last: the accuracy on all classes after the last task.",
+    "base": "Old: the same, on classes of the first task.",
+    "new": "New: the same, on classes of later tasks.",
 }
 
 
@@ -43,7 +47,16 @@ def paper_sections(directory: str, results: list[Result]) -> list[Section]:
                     [*blocks, *_missing(chosen, library)],
                 )
             )
-    return sections
+    return sections + [
+        Section(
+            slug(f"{name}-{directory}"),
+            one.title + (f" [{directory}]" if directory else ""),
+            "Methods marked quoted were published by their authors and not run here; the heads were not published.",
+            _blocks(one, library, slug(f"elsewhere-{directory}")),
+        )
+        for name in ELSEWHERE
+        if library.has(one := experiment(name))
+    ]
 
 
 def statements_section(results: dict[str, list[Result]]) -> list[Section]:
@@ -102,8 +115,9 @@ def _blocks(one: Experiment, library: Library, prefix: str) -> list[Block]:
 
 def _table(one: Experiment, library: Library, name: str, title: str) -> Table:
     columns = [("", one.corner), *((cell.group, cell.column) for cell in one.cells[0])]
-    rows = [[row[0].row, *(number(cell, one.metric, library) for cell in row)] for row in one.cells]
-    return Table(name, title, _METRICS[one.metric], columns, rows)  # type: ignore[arg-type]
+    rows = [[row[0].row, *(number(cell, library) for cell in row)] for row in one.cells]
+    metrics = dict.fromkeys(cell.metric for cell in one.cells[0])
+    return Table(name, title, " ".join(_METRICS[metric] for metric in metrics), columns, rows)  # type: ignore[arg-type]
 
 
 def _lines(one: Experiment, library: Library, name: str, title: str) -> Picture:

@@ -60,13 +60,14 @@ def label(group: Group) -> str:
 
 
 def _summary(setting: Setting) -> Table:
-    columns = ["Method", "Runs", "A_T (%)", "AIA (%)", "Forgetting (%)", "ECE (%)", "Novelty AUROC (%)"]
-    columns += ["Seconds", "Samples kept", "Bytes kept"]
+    accuracies = ("last", "base", "new", "harmonic", "AIA") if setting.sampling else ("A_T", "AIA")
+    columns = ["Method", "Runs", *(f"{name} (%)" for name in accuracies), "Forgetting (%)", "ECE (%)"]
+    columns += ["Novelty AUROC (%)", "Seconds", "Samples kept", "Bytes kept"]
     rows: list[list[Value]] = [
         [
             label(group),
             len(group.results),
-            *(_number(group.results, metric) for metric in ("A_T", "AIA", "forgetting")),
+            *(_number(group.results, metric) for metric in (*accuracies, "forgetting")),
             *(
                 _measured([value(run) for run in group.results])
                 for value in (lambda run: run["ece"][-1], mean_auroc)
@@ -77,8 +78,14 @@ def _summary(setting: Setting) -> Table:
         for group in setting.groups
     ]
     note = (
-        "A_T: mean over tasks of the accuracy after the last one. AIA: mean over phases of the accuracy on all "
-        "classes so far. Forgetting: mean over tasks of what was lost since their best. ECE: expected calibration "
+        "last: accuracy on all test samples after the last task; base and new: on those of classes of the first and "
+        "of later tasks; harmonic: the harmonic mean of the two. "
+        if setting.sampling
+        else "A_T: mean over tasks of the accuracy after the last one. "
+    )
+    note += (
+        "AIA: mean over phases of the accuracy on all classes so far. Forgetting: mean over tasks of what was lost "
+        "since their best. ECE: expected calibration "
         "error after the last task. Novelty AUROC: how well test samples of classes not yet learned are told from "
         "those of known ones by their novelty, mean over the tasks before the last. Seconds: training of all "
         "tasks. ± is the standard deviation over runs; in brackets the paper's number, where it has one, and the "
@@ -103,7 +110,7 @@ def _published() -> dict[tuple[str, str], float]:
     """The paper's numbers by what they ran and what they measure, for all variants."""
     experiments = [experiment(name, variant) for name in NAMES for variant in variants()]
     return {
-        (cell.trial.key, one.metric): cell.published
+        (cell.trial.key, cell.metric): cell.published
         for one in experiments
         for row in one.cells
         for cell in row
@@ -166,9 +173,12 @@ def _command(setting: Setting, group: Group) -> str:
     same = defaults | {"order": group.params["order"]}
     changed = {name: value for name, value in group.params.items() if (name, value) not in same.items()}
     options = "".join(f" --set {name}={value}" for name, value in changed.items())
-    order = "" if group.params["order"] == "torch" else " --order FILE"
+    order = {"torch": "", "natural": " --order natural"}.get(group.params["order"], " --order FILE")
     tasks, seeds = len(setting.sizes) - bool(first), max(run["seed"] for run in group.results) + 1
-    stream = f"--tasks {tasks}{first}{order} --seeds {seeds}"
+    shots = group.results[0]["shots"]
+    drawn = "" if shots is None else f" --shots {shots}"
+    given = bool(setting.sampling) and shots is None
+    stream = f"{'--samples FILE' if given else f'--tasks {tasks}{first}{order}{drawn}'} --seeds {seeds}"
     # A result knows what its features are, not where they lie; only the embedded ones are everywhere.
     file = "" if group.results[0]["features"] == load_features().fingerprint else " FEATURES"
     return f"taer run{file} --methods {group.method} {stream}{options}"
