@@ -24,7 +24,7 @@ def test_run_without_arguments_uses_the_embedded_default(cli, tmp_path):
     assert "0 of them from disk" in " ".join(out.split())
     assert len(list((tmp_path / "results").glob("*.json"))) == 5
     _, again, _ = cli("run", "--seeds", 1)
-    assert "4 of them from disk" in " ".join(again.split())
+    assert "5 of them from disk" in " ".join(again.split())
     _, fresh, _ = cli("run", "--seeds", 1, "--fresh")
     assert "0 of them from disk" in " ".join(fresh.split())
 

@@ -1,0 +1,199 @@
+"""Classes as Student's t distributions in the space of a prior: what is kept of them, their scores, and a shortlist."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import softmax
+
+from taer.heads import exact
+from taer.heads.base import Head
+from taer.heads.closed_form.predictive import (
+    Density,
+    Summary,
+    heights_of,
+    log_densities,
+    predictive,
+    summarize,
+)
+from taer.heads.closed_form.prior import Prior
+from taer.heads.closed_form.sketch import SIZE, mixed, pooled_quantile, sketched
+from taer.heads.embedding import Normalize
+from taer.heads.fitted import Fitted, array, number, value_of
+
+DIRECTIONS = 32  # of the covariance of a class that enter its scores
+_AT_ONCE = 1 << 22  # values of directions that are looked at in one go
+_SLACK = 1e-6  # of the bound on a distance, for the rounding of what it is made of
+
+
+class StudentHead(Head):
+    """Scores ``height_c - d·log(1 + r_c(z) / d)`` of rows ``z = prior_(embedding_(x))``.
+
+    ``r_c`` is a squared distance by the inverse shape of the class: a diagonal less a few directions. A method says what
+    is learned of a class; ``_describe`` writes down what its scores are made of.
+    """
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "embedding_": value_of(Normalize, width="width", help="the normalization of the features"),
+        "prior_": value_of(Prior, width="width", help="what the first task decided"),
+        "temperature_": number(above=0, help="by which scores are divided before the softmax of ``predict_proba``"),
+        "counts_": array("classes", above=0, help="samples of each class, in order of arrival"),
+        "means_": array("classes", "width", help="their means, in the space of the prior"),
+        "roots_": array(
+            "classes", "rank", "width", types=("float32",), help="rows with the leading part of their scatters"
+        ),
+        "traces_": array("classes", at_least=0, help="traces of their scatters"),
+        "inverses_": array("classes", "width", above=0, help="inverse variances of their predictives"),
+        "columns_": array("classes", "width", help="their centers times these"),
+        "levels_": array("classes", help="squared lengths of their centers, by these"),
+        "heights_": array("classes", help="what their volumes and offsets add to their scores"),
+        "directions_": array(
+            "classes",
+            "directions",
+            "width",
+            types=("float16",),
+            help="directions in which they are wider than that",
+        ),
+        "along_": array("classes", "directions", help="their centers along them"),
+        "least_": array(
+            "classes", at_least=0, help="what is left of a squared distance at least, after the directions"
+        ),
+        "novelties_": array(
+            "classes", SIZE, help="quantiles of how novel its samples looked before they were learned"
+        ),
+        "tried_": array("classes", at_least=0, help="how many those samples were"),
+    }
+
+    def _no_classes(self, width: int, rank: int) -> None:
+        """Arrays with a row per class, as yet without any."""
+        directions = min(rank, DIRECTIONS)
+        self.counts_, self.means_, self.traces_ = np.zeros(0), np.zeros((0, width)), np.zeros(0)
+        self.roots_ = np.zeros((0, rank, width), np.float32)
+        self.columns_, self.inverses_ = np.zeros((0, width), self.dtype_), np.zeros((0, width), self.dtype_)
+        self.levels_, self.heights_, self.least_ = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.novelties_, self.tried_ = np.zeros((0, SIZE)), np.zeros(0)
+        self.directions_, self.along_ = np.zeros((0, directions, width), np.float16), np.zeros((0, directions))
+
+    def _describe(self, arrays: dict[str, np.ndarray], label: int, known: Summary) -> None:
+        """Write what is kept of a class, and what its scores are made of."""
+        density = predictive(known, self.prior_.nu, self.prior_.psi, self.directions_.shape[1])
+        arrays["counts_"][label], arrays["means_"][label], arrays["traces_"][label] = (
+            known.n,
+            known.mean,
+            known.trace,
+        )
+        arrays["roots_"][label] = 0
+        arrays["roots_"][label, len(arrays["roots_"][label]) - len(known.root) :] = known.root
+        inverse = exact.rounded(density.inverse[None], self.dtype_)[0]
+        column = exact.rounded((density.center * density.inverse)[None], self.dtype_)[0]
+        root = exact.rounded(density.root.astype(np.float16), np.float32).astype(np.float64)
+        arrays["inverses_"][label], arrays["columns_"][label] = inverse, column
+        arrays["levels_"][label] = (np.square(density.center) * density.inverse).sum()
+        arrays["heights_"][label] = heights_of(density.half_log_det) + self.prior_.offset(known.n)
+        arrays["directions_"][label], arrays["along_"][label] = 0, 0
+        arrays["directions_"][label, : len(root)], arrays["along_"][label, : len(root)] = (
+            root,
+            root @ density.center,
+        )
+        # The directions take at most so much off a squared distance: the rest is a bound that needs no directions.
+        largest = np.linalg.eigvalsh((root / density.inverse) @ root.T)[-1] if len(root) else 0.0
+        arrays["least_"][label] = max(0.0, 1 - largest - _SLACK)
+
+    def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
+        """Write how novel each half of the samples looks to a class that has seen only the other half."""
+        if len(X) < 2:
+            return
+        prior, novelties = self.prior_, []
+        space = prior(self.embedding_(X))
+        for seen, held in ((space[::2], space[1::2]), (space[1::2], space[::2])):
+            density = predictive(summarize(seen, DIRECTIONS), prior.nu, prior.psi, DIRECTIONS)
+            scores = log_densities(held, [density, self._unseen()])
+            novelties.append(scores[:, 1] - scores[:, 0] - prior.offset(len(seen)))
+        sketch, before = sketched(np.concatenate(novelties)), arrays["tried_"][label]
+        arrays["novelties_"][label] = (
+            mixed(arrays["novelties_"][label], before, sketch, len(X)) if before else sketch
+        )
+        arrays["tried_"][label] = before + len(X)
+
+    def _unseen(self) -> Density:
+        """A class of which nothing is known."""
+        psi = self.prior_.psi
+        return predictive(Summary(0.0, np.zeros(len(psi)), np.zeros((0, len(psi))), 0.0), self.prior_.nu, psi, 0)
+
+    def _kept_threshold(self, false_alarms: float) -> float:
+        if not self.tried_.any():
+            raise ValueError("no class has two samples yet: novelty_threshold needs held-out samples")
+        kept = self.tried_ > 0
+        weights = np.repeat(self.tried_[kept], self.novelties_.shape[1])
+        return pooled_quantile(self.novelties_[kept].ravel(), weights, 1 - false_alarms)
+
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        space, every = self.prior_(self.embedding_(X)), np.arange(len(self.counts_))
+        distances = self._around(space, classes) - self._along(space, every if classes is None else classes)
+        return self._score(distances, classes).astype(self.dtype_)
+
+    def _around(self, space: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+        """Squared distances to some classes, or to all, by the diagonal of the inverse shapes."""
+        wanted = slice(None) if classes is None else classes
+        squared = exact.products(np.square(space), self.inverses_[wanted])
+        return squared - 2 * exact.products(space, self.columns_[wanted]) + self.levels_[wanted]
+
+    def _along(self, space: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """What the directions of the classes take off the squared distances."""
+        found, rank = np.zeros((len(space), len(classes))), self.directions_.shape[1]
+        at_once = max(1, _AT_ONCE // max(1, rank * max(space.shape)))
+        for start in range(0, len(classes) if rank else 0, at_once):
+            part = classes[start : start + at_once]
+            directions = self.directions_[part].reshape(-1, space.shape[1]).astype(np.float32)
+            along = exact.products(space, directions).reshape(len(space), len(part), rank) - self.along_[part]
+            found[:, start : start + at_once] = np.square(along).sum(axis=2)
+        return found
+
+    def _score(self, distances: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+        width, wanted = self.n_features_in_, slice(None) if classes is None else classes
+        scores: np.ndarray = self.heights_[wanted] - width * np.log1p(np.maximum(distances, 0) / width)
+        return scores
+
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        """The best class of each row, by its full score; only classes that can be the best are scored in full."""
+        space = self.prior_(self.embedding_(X))
+        around = self._around(space, None)
+        at_least = self._score(around, None).max(axis=1, keepdims=True)
+        possible = self._score(around * self.least_ - _SLACK * np.abs(around), None) >= at_least
+        best, found = np.full(len(X), -np.inf), np.zeros(len(X), np.int64)
+        place = np.argsort(self.numbers_)
+        for label in np.flatnonzero(possible.any(axis=0)):
+            rows = np.flatnonzero(possible[:, label])
+            one = np.array([label])
+            distances = around[rows][:, one] - self._along(space[rows], one)
+            scores = self._score(distances, one)[:, 0].astype(self.dtype_)
+            better = (scores > best[rows]) | ((scores == best[rows]) & (place[label] < place[found[rows]]))
+            best[rows[better]], found[rows[better]] = scores[better], label
+        return found
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
+        return found
+
+    def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """How much more a class never seen explains a sample than the best known one."""
+        return log_densities(self.prior_(self.embedding_(X)), [self._unseen()])[:, 0] - scores.max(axis=1)
+
+    def graph(self, graph: Any) -> str:
+        numbers, width = self.numbers_, self.n_features_in_
+        rows = graph.add("Sub", self.embedding_.graph(graph, "features"), self.prior_.center)
+        space = graph.add("MatMul", rows, self.prior_.transform.T.astype(np.float64))
+        inverses, columns = (values[numbers].astype(np.float64) for values in (self.inverses_, self.columns_))
+        around = graph.add("Gemm", graph.add("Mul", space, space), inverses, self.levels_[numbers], transB=1)
+        distances = graph.add("Sub", around, graph.add("MatMul", space, 2 * columns.T))
+        if rank := self.directions_.shape[1]:
+            directions = self.directions_[numbers].reshape(-1, width).astype(np.float32)
+            along = graph.add("Gemm", graph.cast(space, np.float32), directions, transB=1)
+            along = graph.add("Sub", along, self.along_[numbers].ravel().astype(np.float32))
+            squares = graph.add("Reshape", graph.add("Mul", along, along), np.array([-1, len(numbers), rank]))
+            off = graph.cast(graph.add("ReduceSum", squares, np.array([2]), keepdims=0), np.float64)
+            distances = graph.add("Sub", distances, off)
+        ratio = graph.add("Div", graph.add("Relu", graph.cast(distances, np.float32)), np.array(width, np.float32))
+        logs = graph.cast(graph.add("Log", graph.add("Add", ratio, np.array(1, np.float32))), np.float64)
+        return str(graph.add("Sub", self.heights_[numbers], graph.add("Mul", logs, np.array(float(width)))))
