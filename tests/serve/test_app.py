@@ -219,7 +219,7 @@ BAD = {
     "example width": ("/examples", {"label": "a", "vectors": [[1.0] * 3]}, "expected 12"),
     "version": ("/rollback/-1", None, "greater than or equal to 0"),
     "no number": ("/rollback/first", None, "valid integer"),
-    "address": ("/nowhere", {}, "this address"),
+    "address": ("/nowhere", {}, "this URL"),
 }
 
 
