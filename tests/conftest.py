@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import taer
 import taer.cli
 from taer import FeatureSet
 from taer.features import save_features
+
+# Of properties: the same examples on every machine, and few enough for every day.
+everyday = settings(max_examples=50, deadline=None, derandomize=True, database=None)
 
 # Random features by the thousand are for real data; the contract holds for a few.
 SMALL = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}

@@ -6,7 +6,10 @@ import copy
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import taer.memory
 from taer.memory import (
     Everything,
     GradientBased,
@@ -17,6 +20,7 @@ from taer.memory import (
     gradient_similarity,
     herd,
 )
+from tests.conftest import everyday
 
 POLICIES = [GreedyBalanced, Reservoir, Herding]
 
@@ -222,3 +226,63 @@ def test_gradient_based_memory_refuses_what_it_has_and_takes_what_is_new():
     assert 2 in memory.y
     with pytest.raises(ValueError, match="needs the residuals"):
         memory.add(X, np.ones(32, int), rng)
+
+
+@st.composite
+def streams(draw):
+    """A policy, a number of slots, and what is done to the memory: labels that are offered, or another capacity."""
+    name, capacity = draw(st.sampled_from(sorted(taer.memory.POLICIES))), draw(st.integers(0, 12))
+    steps = st.lists(
+        st.one_of(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(0, 12)), min_size=1, max_size=6
+    )
+    return name, capacity, draw(steps), draw(st.integers(0, 1000))
+
+
+@everyday
+@given(streams())
+def test_quotas_whatever_is_offered(stream):
+    name, capacity, steps, seed = stream
+    memory, rng, offered = taer.memory.POLICIES[name](capacity), np.random.default_rng(seed), []
+    for step in steps:
+        if isinstance(step, int):  # heads set it before they offer samples
+            memory.capacity = capacity = step
+            continue
+        before, arrived = set(map(tuple, memory.X.tolist())) if len(memory) else set(), len(offered)
+        X = np.column_stack([step, memory.seen + np.arange(len(step))]).astype(float)
+        memory.add(X, np.array(step), rng, residuals=residuals)
+        offered += step
+        assert memory.seen == len(offered)
+        assert len(memory) <= capacity
+        assert len(memory.y) == (0 if memory.X is None else len(memory.X))
+        kept = set(map(tuple, memory.X.tolist())) if len(memory) else set()
+        assert len(kept) == len(memory)  # no sample twice
+        assert all(row in before or row[1] >= arrived for row in kept)  # none that had been dropped comes back
+        assert all(offered[int(number)] == label for label, number in kept)
+        if len(memory):
+            np.testing.assert_array_equal(memory.X[:, 0], memory.y)
+            memory.check(2, 10)
+        if name != "herding":  # which leaves a slot empty where a class has fewer samples than its quota
+            assert len(memory) >= min(capacity, len(before), len(step))
+    restored = type(memory).from_arrays(memory.to_arrays())
+    np.testing.assert_array_equal(restored.y, memory.y)
+
+
+@everyday
+@given(st.integers(0, 20), st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(0, 1000))
+def test_quotas_of_balanced_memories(capacity, sizes, seed):
+    """Classes of these sizes, one after the other: each fills its quota, or gives all it has."""
+    rng, classes = np.random.default_rng(seed), len(sizes)
+    greedy, herding = GreedyBalanced(capacity), Herding(capacity)
+    for label, size in enumerate(sizes):
+        offer(greedy, [label] * size, rng)
+        offer(herding, [label] * size, rng)
+    counts = np.bincount(greedy.y, minlength=classes)
+    assert (counts <= sizes).all()
+    if min(sizes) * classes >= capacity:
+        assert len(greedy) == capacity
+    if min(sizes) >= capacity:
+        assert counts.max() <= counts.min() + 1
+    quotas = np.array([capacity // classes + (place < capacity % classes) for place in range(classes)])
+    if capacity >= classes:  # else a class whose last slot went is not counted any more
+        np.testing.assert_array_equal(np.bincount(herding.y, minlength=classes), np.minimum(quotas, sizes))
+    assert len(herding) <= capacity

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from taer.statistics import ClassStatistics
+from tests.conftest import everyday
 
 
 @pytest.fixture
@@ -113,3 +116,57 @@ def test_arrays_restore_the_statistics(data, per_class):
 def test_float16_rows_are_counted_exactly(data):
     X, y = data
     assert_same(collect(X.astype(np.float16), y), collect(X.astype(np.float16).astype(np.float64), y))
+
+
+@st.composite
+def parts(draw):
+    """Labelled rows, some far from zero, cut into a few parts; whether each class keeps a scatter of its own."""
+    width, n = draw(st.integers(1, 4)), draw(st.integers(1, 30))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    X = rng.normal(size=(n, width)) * draw(st.sampled_from([1e-6, 1.0, 1e3])) + draw(st.sampled_from([0.0, 1e3]))
+    y = rng.integers(-2, draw(st.integers(-1, 4)), n)
+    cuts = sorted(draw(st.lists(st.integers(0, n), max_size=4)))
+    return X, y, np.split(np.arange(n), cuts), draw(st.booleans()), rng.permutation(n)
+
+
+def assert_close(one, other, X):
+    """Equal to the rounding of numbers of this size."""
+    np.testing.assert_array_equal(one.labels, other.labels)
+    np.testing.assert_array_equal(one.counts, other.counts)
+    size = np.abs(X).max(initial=0)
+    np.testing.assert_allclose(one.means, other.means, rtol=0, atol=1e-12 * size)
+    square = 1e-12 * len(X) * size * (np.ptp(X, axis=0).max(initial=0) + 1e-3 * size)
+    np.testing.assert_allclose(one.scatter, other.scatter, rtol=0, atol=square)
+    assert one.scatters.keys() == other.scatters.keys()
+    for label, scatter in one.scatters.items():
+        np.testing.assert_allclose(scatter, other.scatters[label], rtol=0, atol=square)
+
+
+@everyday
+@given(parts())
+def test_parts_add_up_and_can_be_taken_away(case):
+    X, y, pieces, per_class, order = case
+
+    def of(rows):
+        return ClassStatistics(X.shape[1], per_class=per_class).update(X[rows], y[rows])
+
+    whole, each = of(np.arange(len(y))), [of(piece) for piece in pieces]
+    assert_close(whole, of(order), X)
+    empty = ClassStatistics(X.shape[1], per_class=per_class)
+    assert_close(sum(each, empty), whole, X)
+    assert_close(sum(reversed(each), empty), whole, X)
+    chunked = empty
+    for piece in pieces:
+        chunked.update(X[piece], y[piece])
+    assert_close(chunked, whole, X)
+    stream = ((X[piece], y[piece]) for piece in pieces if len(piece))
+    assert_close(ClassStatistics.of_chunks(stream, y, per_class=per_class), whole, X)
+    rest = of(np.concatenate(pieces[1:]) if len(pieces) > 1 else np.arange(0))
+    assert_close(whole - each[0], rest, X)
+    assert_close((rest + each[0]) - each[0], rest, X)
+    assert not (whole - whole).n_samples
+    if per_class:
+        label = int(y[0])
+        assert_close(whole.forget(label), of(np.flatnonzero(y != label)), X)
+    restored = ClassStatistics.from_arrays(whole.to_arrays())
+    np.testing.assert_array_equal(restored.scatter, whole.scatter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+import tempfile
 import time
 import tracemalloc
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import taer
 from taer.persist.encoding import Decoder, Encoder
 from taer.persist.save import checksum
+from tests.conftest import everyday, small_head
 from tests.heads.test_every_head import learn
 
 NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
@@ -329,3 +333,47 @@ def test_fuzz_never_crashes_hangs_or_allocates_without_bound(saved):
     tracemalloc.stop()
     assert time.perf_counter() - start < 30
     assert peak < 20 * len(whole) + (4 << 20)
+
+
+LABELS = {
+    "integers": st.integers(-(2**63), 2**63 - 1),
+    "strings": st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(
+        lambda text: not text.endswith("\0")
+    ),
+}
+
+
+@everyday
+@given(
+    st.sampled_from(sorted(taer.HEADS)),
+    st.sampled_from(sorted(LABELS)).flatmap(
+        lambda kind: st.lists(LABELS[kind], min_size=2, max_size=6, unique=True)
+    ),
+    st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    st.sampled_from(["float16", "float32", "float64"]),
+    st.integers(0, 1000),
+)
+def test_any_head_with_any_labels_comes_back(name, labels, cuts, dtype, seed):
+    rng = np.random.default_rng(seed)
+    head, labels = small_head(name, random_state=seed), np.array(labels)
+    tasks = [task for task in np.split(rng.permutation(len(labels)), sorted(set(cuts))) if len(task)]
+
+    def teach(head, task, rng):
+        numbers = np.repeat(task, rng.integers(1, 5, len(task)))
+        rows = rng.normal(size=(len(numbers), 4)) + 3 * np.cos(numbers[:, None] * np.arange(1, 5))
+        return head.partial_fit(rows.astype(dtype), labels[numbers])
+
+    for task in tasks:
+        teach(head, task, rng)
+    X = rng.normal(size=(7, 4)).astype(dtype)
+    with tempfile.TemporaryDirectory() as folder:
+        head.save(f"{folder}/head.safetensors")
+        same = taer.load(f"{folder}/head.safetensors")
+    assert same.classes_.dtype.kind == head.classes_.dtype.kind
+    for _ in range(2):
+        assert same.classes_.tolist() == head.classes_.tolist()
+        assert same.learning_order_ == head.learning_order_
+        np.testing.assert_array_equal(same.scores(X), head.scores(X))
+        np.testing.assert_array_equal(same.predict_proba(X), head.predict_proba(X))
+        for each in (head, same):  # and it goes on as if never saved
+            teach(each, np.arange(len(labels)), np.random.default_rng(seed))
