@@ -92,7 +92,7 @@ class FeCAM(
         wanted = np.arange(len(self.columns_)) if classes is None else classes
         rows, scores = self.embedding_(X), np.empty((len(X), len(wanted)))
         for at, number in enumerate(wanted):
-            white = exact.products(rows - self.columns_[number], self.whiteners_[number])
+            white = exact.triangular_products(rows - self.columns_[number], self.whiteners_[number])
             scores[:, at] = -0.5 * np.square(white).sum(axis=1)
         return scores.astype(self.dtype_)
 

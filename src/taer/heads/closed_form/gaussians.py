@@ -172,7 +172,7 @@ class GaussianHead(ClosedFormHead):
         at_once = max(1, _AT_ONCE // max(1, rank * max(len(rows), rows.shape[1])))
         for block in np.unique(self.block_[wanted]) if rank else ():
             space, members = (
-                exact.products(rows, self.whiteners_[block]),
+                exact.triangular_products(rows, self.whiteners_[block]),
                 np.flatnonzero(self.block_[wanted] == block),
             )
             for start in range(0, len(members), at_once):
