@@ -92,7 +92,8 @@ def test_one_file_is_saved_loaded_and_exported(in_clone, clone):
 
 def test_one_file_passes_all_checks(in_clone, clone):
     """Those of every head, of scikit-learn, of cards and help, of saving and of ONNX; its example runs."""
-    checks = ("tests/heads", "tests/test_saving.py", "tests/test_export.py")
+    names = ("test_saving.py", "test_save.py", "test_export.py", "test_onnx.py")
+    checks = ["tests/heads", *(path for path in clone.glob("tests/**/test_*.py") if path.name in names)]
     options = ("-p", "no:cacheprovider", "-k", "logit-adjusted or LogitAdjustedER")
     code, out, err = in_clone("-m", "pytest", *options, *checks, "src/taer/heads/descent/logit_adjusted.py")
     assert code == 0, out + err

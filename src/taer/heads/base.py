@@ -435,10 +435,12 @@ class Head(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> np.ndarray:
+        """Weights in the units of your features, one row per class of ``classes_``; of linear heads alone."""
         return self._folded()[0]
 
     @property
     def intercept_(self) -> np.ndarray:
+        """Constants of the scores that belong to ``coef_``."""
         return self._folded()[1]
 
     def graph(self, graph: Any) -> str:
