@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from taer.features import save_features
+from tests.conftest import small_features
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -65,3 +68,25 @@ def test_every_idea_that_was_tried_can_be_tried_again():
         "assert len(set(found.values())) > 12, found\n"
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_few_shot_tables_and_their_resumption(tmp_path):
+    """Heads and classifiers of scikit-learn on a set of ten small classes."""
+    save_features(small_features(), tmp_path / "set.safetensors")
+    command = [sys.executable, "fewshot.py", "--features", str(tmp_path / "set.safetensors"), "--seeds", "2",
+               "--methods", "bayes,ncm,logistic regression,linear SVM,nearest neighbours", "--shots", "all,5,1",
+               "--out", str(tmp_path / "out"), "--figure", str(tmp_path / "fewshot.svg")]  # fmt: skip
+    first = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    assert "**New classes, set** (5 classes, then 5 tasks of 1; accuracy after the last task, %)" in first.stdout
+    for row in ("| `bayes` |", "| `ncm` |", "| logistic regression |", "| linear SVM |", "| nearest neighbours |"):
+        assert first.stdout.count(row) == (4 if "`" in row else 3)  # a classifier of scikit-learn is not calibrated
+    assert "–" not in first.stdout
+    assert "<svg" in (tmp_path / "fewshot.svg").read_text()
+    again = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True)
+    assert (again.stdout, again.stderr) == (first.stdout, "")  # nothing is run again
+    (tmp_path / "page.md").write_text("<!-- measured: set / New classes -->\n<!-- end -->\n")
+    (tmp_path / "out.md").write_text(first.stdout)
+    fill = [sys.executable, str(BENCHMARKS.parent / "tools" / "fill_docs.py"), "page.md", "out.md"]
+    subprocess.run(fill, cwd=tmp_path, check=True)
+    assert "| samples per new class | all | 5 | 1 |" in (tmp_path / "page.md").read_text()

@@ -179,3 +179,17 @@ def test_mistakes_are_one_line_on_stderr_and_code_2(cli, file, model, tmp_path, 
     assert message in err
     assert err.startswith("taer: ")
     assert err.count("\n") == 1
+
+
+def test_few_samples_are_warned_of_in_one_line(cli, file, features, tmp_path):
+    few = np.concatenate([np.flatnonzero(features.train_y < 5), np.flatnonzero(features.train_y == 7)[:3]])
+    save_features(
+        replace(features, train_x=features.train_x[few], train_y=features.train_y[few]),
+        tmp_path / "few.safetensors",
+    )
+    assert cli("fit", file, "--method", "gauss-chain", "--classes", "0:5", "--out", "head")[2] == ""
+    code, out, err = cli("learn", "head", "few.safetensors", "--classes", "class7")
+    assert code == 0
+    assert "3 samples of 1 classes learned as task 2" in out
+    assert err.startswith("taer: warning: gauss-chain: 1 new class has fewer than 20 samples (class7: 3) beside")
+    assert err.count("\n") == 1

@@ -131,6 +131,19 @@ def test_a_known_class_may_return(client):
     assert "1 of 2 old columns moved" in again["changes"]["sentence"]
 
 
+def test_the_answer_warns_of_classes_with_too_few_samples(open_service):
+    X, y = blobs(5, 60)
+    client = open_service(first=taer.GaussFrozen().partial_fit(X[y < 2], y[y < 2]))
+    add(client, "2", vectors(2, 40))
+    assert client.post("/learn").json()["warnings"] == []
+    add(client, "3", vectors(3, 4))
+    (warning,) = client.post("/learn").json()["warnings"]
+    assert warning.startswith(
+        "gauss-frozen: 1 new class has fewer than 20 samples (3: 3) beside known classes of 60"
+    )
+    assert [entry["warnings"] for entry in client.get("/history").json()["versions"]] == [[], [], [warning]]
+
+
 def test_it_starts_from_a_saved_head_and_comes_back(open_service):
     X, y = blobs(5, 60)
     head = taer.ER(random_state=0).partial_fit(X[y < 2], y[y < 2])

@@ -225,6 +225,7 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
     """One task, saved and summed up in a line."""
     import numpy as np
 
+    from taer.heads.few import collected
     from taer.rows import select
 
     chosen = _chosen(data, classes)
@@ -232,8 +233,11 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
     rows = np.flatnonzero(np.isin(data.train_y, chosen))
     if not len(rows):
         raise ValueError(f"{data.name}: no training samples of these classes")
-    head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
+    with collected() as warned:
+        head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
     head.save(out)
+    for warning in warned:
+        print(f"taer: warning: {warning}", file=sys.stderr)
     known = np.isin(names[data.test_y], head.classes_.astype(str))
     print(f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}", end="")
     if known.any():

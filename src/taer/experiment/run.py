@@ -8,6 +8,7 @@ import inspect
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ import numpy as np
 from taer import __version__, metrics
 from taer.experiment.results import FORMAT, Result, file_name
 from taer.heads import Head, find_head, make_head
+from taer.heads.few import FewSamplesWarning
 from taer.memory import Everything
 from taer.rows import Rows, row_chunks, select
 from taer.stream import Stream
@@ -92,7 +94,8 @@ def _definitions(source: str) -> list[str]:
 
 def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result:
     """Learn the stream task by task and measure after each; ``on_task`` is told the task and its accuracy."""
-    with one_blas_thread():  # the same bits whatever the number of workers
+    with one_blas_thread(), warnings.catch_warnings():  # one thread: the same bits whatever the number of workers
+        warnings.simplefilter("ignore", FewSamplesWarning)  # few samples were asked for
         return _execute(run, on_task)
 
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from taer.heads import exact
 from taer.heads.card import Card
 from taer.heads.embedding import result_type
+from taer.heads.few import warn_of_few
 from taer.heads.fitted import FLOATS, Fitted, Sizes, check_declared, count, declared, value_of, word
 from taer.heads.params import check_params, documented, param
 from taer.heads.registry import register
@@ -166,6 +167,8 @@ class Head(ClassifierMixin, BaseEstimator):
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
         self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_))
+        if not (first or self.card.few_shot) and hasattr(self, "statistics_"):
+            warn_of_few(self.name, arriving, self.statistics_.counts)
 
     def _set_labels(self, labels: np.ndarray) -> None:
         """Labels in order of arrival."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from taer.heads import Head, make_head
+from taer.heads.few import collected
 from taer.persist.audit import audit
 from taer.serve.store import Example, Store, only_one
 
@@ -48,12 +49,13 @@ def learn_task(store: Store) -> int:
     learner = store.load(parent) or make_head("bayes", random_state=0)
     start = time.perf_counter()
     try:
-        learner.partial_fit(_matrix(learned), _labels(learned, head))
+        with collected() as warned:
+            learner.partial_fit(_matrix(learned), _labels(learned, head))
     except ValueError as error:
         raise Refused(f"the task cannot be learned: {error}") from None
     seconds = time.perf_counter() - start
     report = describe(head, learner, [*store.held_back(parent), *held_back])
-    report |= {"seconds": round(seconds, 4), "examples": len(learned)}
+    report |= {"seconds": round(seconds, 4), "examples": len(learned), "warnings": warned}
     return store.add_version(
         learner, parent, report, [example.id for example in learned], [example.id for example in held_back]
     )

@@ -127,6 +127,9 @@ class VersionEntry(BaseModel):
     accuracy: Annotated[float | None, Field(description="On the examples held back, of this version's classes.")]
     seconds: float | None
     changes: Changes | None
+    warnings: Annotated[
+        list[str], Field(description="What may be wrong with the task, such as too few examples.")
+    ] = []
 
 
 class History(BaseModel):

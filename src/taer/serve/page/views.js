@@ -81,6 +81,7 @@ export function showHistory({ current, versions }, goTo) {
     : inUse.changes
       ? `${inUse.changes.sentence[0].toUpperCase()}${inUse.changes.sentence.slice(1)}.`
       : "It was the first: there were no old classes to change.";
+  byId("changes").append(...(inUse?.warnings ?? []).map((warning) => make("span", { textContent: ` ${warning}.` })));
   return inUse;
 }
 

@@ -1,0 +1,274 @@
+"""The tables and the figure of docs/fewshot.md: old and new classes, from one example per new class to all of them.
+
+    python benchmarks/fewshot.py --features cub200-resnet18.safetensors banking77-minilm.safetensors sketches100 \\
+        --out results/fewshot > fewshot.out.md
+    python tools/fill_docs.py docs/fewshot.md fewshot.out.md
+
+A data set is known by the name in the header of its file; ``sketches100`` is the embedded one. The first task has all
+samples, later ones a few per class, drawn by the seed. Everything is kept in --out: run again, and only what is missing
+is run. With --stored nothing is run, and what is missing shows as a dash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from taer import metrics
+from taer.experiment import FEW_SHOT, Run, Spread, read_result, run_grid
+from taer.features import FeatureSet, load_features
+from taer.heads import HEADS
+from taer.report.figures import Curve, curves
+from taer.stream import Stream, class_stream
+from taer.threads import one_blas_thread
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+METHODS = (
+    "bayes",
+    "gauss-chain",
+    "gauss-frozen",
+    "lda-frozen",
+    "slda",
+    "ncm",
+    "ridge",
+    "rgda",
+    "taer",
+    "er",
+    "joint",
+)
+SHOTS = ("all", "20", "10", "5", "2", "1")
+DRAWN = ("bayes", "gauss-chain", "lda-frozen", "ncm", "taer", "logistic regression")
+BLOCKS = {
+    "last": "All classes",
+    "base": "Old classes",
+    "new": "New classes",
+    "ece_new": "Calibration of new classes",
+}
+FIRST_SAMPLES = 50  # per class of the first task, on which the strength of a classifier is chosen
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the classes of a data set arrive. In the natural order, a seed decides the samples alone."""
+
+    title: str
+    first: int
+    tasks: int
+    natural: bool = False
+
+    def stream(self, data: FeatureSet, shots: str, seed: int) -> Stream:
+        order = "natural" if self.natural else seed
+        return class_stream(data, self.tasks, self.first, order, None if shots == "all" else int(shots), seed)
+
+
+PROTOCOLS = {  # those of CUB-200 and CIFAR-100 have the published classes in the published order
+    "cub200": Protocol("CUB-200", 100, 10, natural=True),
+    "cifar100": Protocol("CIFAR-100", 60, 8, natural=True),
+    "flowers102": Protocol("Flowers-102", 52, 5),
+    "banking77": Protocol("BANKING77", 50, 9),
+    "clinc150": Protocol("CLINC150", 100, 10),
+    "sketches100": Protocol("sketches100", 60, 8),
+}
+
+
+def protocol_of(data: FeatureSet) -> Protocol:
+    """The protocol of a known data set; for any other, half of the classes first and the others in five tasks."""
+    name = data.meta.get("dataset", data.name)
+    return PROTOCOLS.get(name) or Protocol(name, len(data.classes) // 2, min(5, (len(data.classes) + 1) // 2))
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A classifier of scikit-learn that is fitted again on everything seen so far, balanced where it can be.
+
+    Its strength is chosen by cross-validation on the first task.
+    """
+
+    model: Any
+    choices: dict[str, Sequence[float]]
+
+    def choose(self, stream: Stream) -> dict[str, Any]:
+        labels = np.asarray(stream.features.train_y)
+        rows = np.concatenate([np.flatnonzero(labels == label)[:FIRST_SAMPLES] for label in stream.tasks[0]])
+        X = stream.features.train_x[rows].astype(np.float64)
+        chosen: dict[str, Any] = (
+            GridSearchCV(self.model, self.choices, cv=3, refit=False).fit(X, labels[rows]).best_params_
+        )
+        return chosen
+
+    def measure(self, stream: Stream, strength: dict[str, Any]) -> dict[str, float | None]:
+        """Accuracies after the last task."""
+        data, model = stream.features, clone(self.model).set_params(**strength)
+        if isinstance(model, KNeighborsClassifier):
+            model.set_params(n_neighbors=min(5, stream.shots or 5))  # no more than a new class has
+        rows = np.concatenate([stream.train_rows(t) for t in range(len(stream))])
+        model.fit(data.train_x[rows].astype(np.float64), data.train_y[rows])
+        y_true, y_pred = np.asarray(data.test_y), model.predict(data.test_x[:].astype(np.float64))
+        first = np.isin(y_true, stream.tasks[0])
+        marked = {"last": np.ones(len(y_true), bool), "base": first, "new": ~first}
+        return {metric: metrics.accuracy_among(y_true, y_pred, members) for metric, members in marked.items()}
+
+
+REFITTED = {
+    "logistic regression": Refitted(
+        make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)),
+        {"logisticregression__C": (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)},
+    ),
+    "linear SVM": Refitted(
+        make_pipeline(StandardScaler(), LinearSVC(class_weight="balanced")),
+        {"linearsvc__C": (0.00001, 0.0001, 0.001, 0.01)},
+    ),
+    "nearest neighbours": Refitted(KNeighborsClassifier(weights="distance", metric="cosine"), {}),
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measurements by data set, head, shots and seed, kept on disk."""
+
+    sets: list[FeatureSet]
+    methods: list[str]
+    shots: list[str]
+    seeds: int
+    out: Path
+    jobs: int
+    strengths: dict[str, dict[str, Any]] = field(default_factory=dict)  # of what is refitted, by its first task
+
+    def runs(self, data: FeatureSet, method: str, shots: str) -> list[Run]:
+        return [Run(stream, method, {}, seed) for seed, stream in enumerate(self._streams(data, method, shots))]
+
+    def _streams(self, data: FeatureSet, method: str, shots: str) -> Iterator[Stream]:
+        """One for each seed; a single one where a seed would change nothing."""
+        protocol = protocol_of(data)
+        random = not protocol.natural or shots != "all"
+        random |= method in HEADS and "epochs" in HEADS[method]().get_params()
+        for seed in range(self.seeds if random else 1):
+            yield protocol.stream(data, shots, seed)
+
+    def run_all(self) -> None:
+        """All runs in one grid, so that no worker waits; then what scikit-learn refits."""
+        cells = [(data, method, shots) for data in self.sets for shots in self.shots for method in self.methods]
+        runs = [run for data, method, shots in cells if method in HEADS for run in self.runs(data, method, shots)]
+        for done, (run, _, stored) in enumerate(run_grid(runs, self.out, jobs=self.jobs), start=1):
+            if not stored:
+                where = f"{run.stream.features.name}, {run.stream.shots or 'all'} shots, seed {run.seed}"
+                print(f"{done} of {len(runs)}: {run.method}, {where}", file=sys.stderr, flush=True)
+        for data, method, shots in cells:
+            if method in REFITTED:
+                for seed, stream in enumerate(self._streams(data, method, shots)):
+                    path = self._path(method, stream)
+                    if not path.is_file():
+                        with one_blas_thread():
+                            path.write_text(json.dumps(self._refit(method, stream)))
+                        print(f"{method}, {data.name}, {shots} shots, seed {seed}", file=sys.stderr, flush=True)
+
+    def _refit(self, name: str, stream: Stream) -> dict[str, float | None]:
+        key = f"{name} {stream.features.fingerprint} {stream.tasks[0]}"
+        if key not in self.strengths:
+            self.strengths[key] = REFITTED[name].choose(stream) if REFITTED[name].choices else {}
+        return REFITTED[name].measure(stream, self.strengths[key])
+
+    def _path(self, name: str, stream: Stream) -> Path:
+        parts = [name, stream.features.fingerprint, stream.tasks, stream.rows_digest]
+        return self.out / f"refitted-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]}.json"
+
+    def values(self, data: FeatureSet, method: str, shots: str) -> dict[str, list[float]]:
+        """Percentages by metric, one for each seed that is on disk."""
+        if method in HEADS:
+            found: list[Any] = [read_result(self.out / run.file_name) for run in self.runs(data, method, shots)]
+        else:
+            paths = [self._path(method, stream) for stream in self._streams(data, method, shots)]
+            found = [json.loads(path.read_text()) for path in paths if path.is_file()]
+        measured = [one for one in found if one is not None]
+        return {
+            metric: [100 * one[metric] for one in measured if one.get(metric) is not None] for metric in FEW_SHOT
+        }
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    right = ["---"] + ["---:"] * (len(header) - 1)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, right, *rows))
+
+
+def section(bench: Bench, data: FeatureSet) -> str:
+    """A table of heads and shots for each metric."""
+    protocol = protocol_of(data)
+    sizes = [len(task) for task in protocol.stream(data, "all", 0).tasks]
+    later = " or ".join(map(str, dict.fromkeys(sizes[1:])))
+    found = {
+        (method, shots): bench.values(data, method, shots) for method in bench.methods for shots in bench.shots
+    }
+    parts = [f"### {protocol.title}"]
+    for metric, title in BLOCKS.items():
+        rows = [
+            [f"`{method}`" if method in HEADS else method, *(str(Spread.of(cell)) for cell in cells)]
+            for method in bench.methods
+            if any(cells := [found[method, shots][metric] for shots in bench.shots])
+        ]
+        what = "expected calibration error" if metric == "ece_new" else "accuracy after the last task"
+        about = (
+            f"**{title}, {protocol.title}** ({sizes[0]} classes, then {len(sizes) - 1} tasks of {later}; {what}, %)"
+        )
+        parts.append(f"{about}\n\n{table(['samples per new class', *bench.shots], rows)}")
+    return "\n\n".join(parts)
+
+
+def figure(bench: Bench) -> str:
+    """Accuracy on old (dashed) and new classes against the samples of a new class."""
+    panels: dict[str, list[Curve]] = {}
+    shots = [shots for shots in bench.shots if shots != "all"][::-1]
+    for data in bench.sets:
+        for method in (method for method in DRAWN if method in bench.methods):
+            for metric, dashed in (("new", False), ("base", True)):
+                means = [Spread.of(bench.values(data, method, k)[metric]).mean for k in shots]
+                if None not in means:
+                    colour = method if method in HEADS else "joint"
+                    name = f"{method}, {'old' if dashed else 'new'}"
+                    panels.setdefault(protocol_of(data).title, []).append(
+                        Curve(name, colour, np.array([means], float), dashed)
+                    )
+    return curves("fewshot", "", "", panels, shots, ("samples per new class", "accuracy (%)")).svg if panels else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", nargs="+", required=True, help="feature files, or sketches100")
+    parser.add_argument("--out", type=Path, default=Path("results/fewshot"))
+    parser.add_argument("--methods", default=",".join([*METHODS, *REFITTED]))
+    parser.add_argument("--shots", default=",".join(SHOTS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--stored", action="store_true", help="only what is in --out")
+    parser.add_argument("--figure", type=Path, help=f"where the figure goes, such as {IMAGES / 'fewshot.svg'}")
+    options = parser.parse_args()
+    sets = [load_features(None if name == "sketches100" else name) for name in options.features]
+    options.out.mkdir(parents=True, exist_ok=True)
+    methods, shots = options.methods.split(","), options.shots.split(",")
+    if unknown := [name for name in methods if name not in HEADS and name not in REFITTED]:
+        raise SystemExit(f"unknown method {unknown[0]!r}; there are {', '.join([*HEADS, *REFITTED])}")
+    bench = Bench(sets, methods, shots, options.seeds, options.out, options.jobs)
+    if not options.stored:
+        bench.run_all()
+    for data in sets:
+        print(f"{section(bench, data)}\n", flush=True)
+    if options.figure and (svg := figure(bench)):
+        options.figure.write_text(svg)
+
+
+if __name__ == "__main__":
+    main()

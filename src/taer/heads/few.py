@@ -1,0 +1,56 @@
+"""A warning where a class brings fewer samples than a head can use."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+FEW = 20  # samples of a class
+_TIMES = 3  # as many samples in a typical known class are many more
+_CALLER = 6  # frames from here to whoever called partial_fit
+
+
+class FewSamplesWarning(UserWarning):
+    """A class arrived with fewer samples than the head can use beside its known classes."""
+
+
+def warn_of_few(name: str, labels: np.ndarray, counts: np.ndarray) -> None:
+    """Warn of new classes with few samples.
+
+    ``labels`` are the new classes, ``counts`` the samples of all classes in order of arrival.
+    """
+    known, arriving = np.split(counts, [len(counts) - len(labels)])
+    usual = np.median(known)
+    few = np.flatnonzero((arriving < FEW) & (_TIMES * arriving <= usual))
+    if not len(few):
+        return
+    listed = ", ".join(f"{labels[i]}: {arriving[i]:.0f}" for i in few[:3]) + (", …" if len(few) > 3 else "")
+    who = "1 new class has" if len(few) == 1 else f"{len(few)} new classes have"
+    warnings.warn(
+        f"{name}: {who} fewer than {FEW} samples ({listed}) beside known classes of {usual:.0f}; this head will take "
+        "many of their samples for known classes. Give more samples, or take a head for few samples, such as bayes",
+        FewSamplesWarning,
+        stacklevel=_CALLER,
+    )
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Inside, these warnings go to the list instead of stderr; others are shown as ever."""
+    found: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", FewSamplesWarning)
+        show = warnings.showwarning
+
+        def collect(message: Any, category: type[Warning], *rest: Any, **options: Any) -> None:
+            if issubclass(category, FewSamplesWarning):
+                found.append(str(message))
+            else:
+                show(message, category, *rest, **options)
+
+        warnings.showwarning = collect
+        yield found
