@@ -286,14 +286,14 @@ def test_small_features_are_sent_and_large_ones_opened_by_their_path(nodes, tmp_
     runs = {}
     with taer.cluster(nodes.address):
         for name, size in (("sent", 1 << 30), ("opened", 1000)):
-            monkeypatch.setattr("taer.experiment._SMALL", size)
+            monkeypatch.setattr("taer.experiment.grid._SMALL", size)
             features = taer.load_features(path)
             runs[name] = Run(class_stream(features, tasks=5, order=0), "slda")
             assert results_of([runs[name]], tmp_path / name).keys() == {small.file_name}
         path.rename(tmp_path / "elsewhere.safetensors")  # as if the nodes did not see it
         with pytest.raises(ValueError, match=r"set\.safetensors.*is it on a path that all nodes see"):
             results_of([runs["opened"]], tmp_path / "again")
-        monkeypatch.setattr("taer.experiment._SMALL", 1 << 30)
+        monkeypatch.setattr("taer.experiment.grid._SMALL", 1 << 30)
         results_of([runs["sent"]], tmp_path / "again")
 
 

@@ -84,9 +84,13 @@ def source_digest(method: str) -> str:
 
 
 def _definitions(source: str) -> list[str]:
-    """The statements of a module as trees, without imports and docstrings."""
+    """The statements of a module as trees, without imports, docstrings and help texts."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "help"]
+            if isinstance(node.func, ast.Name) and node.func.id == "param":
+                del node.args[1:2]  # its help
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return [ast.dump(node) for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]

@@ -81,8 +81,10 @@ def _imported(path: str) -> type[Head]:
         head = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{path}: cannot be imported ({error})") from None
-    if not isinstance(head, type) or not isinstance(getattr(head, "card", None), Card):
-        raise ValueError(f"{path}: not a head; expected a subclass of taer.heads.Head with a card")
+    if not isinstance(head, type) or not hasattr(head, "class_arrays"):
+        raise ValueError(f"{path}: not a subclass of taer.heads.Head")
+    if not isinstance(getattr(head, "card", None), Card):
+        raise ValueError(f"{path}: says nothing of itself: class {name}(…, card=taer.Card(…))")
     kind: type[Head] = head
     return kind
 
