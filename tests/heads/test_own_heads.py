@@ -14,6 +14,7 @@ import pytest
 
 import taer
 from taer.features import save_features
+from taer.heads import Head
 from tests.conftest import small_features
 
 ROOT = Path(__file__).parents[2]
@@ -187,7 +188,7 @@ def test_editing_a_head_of_ones_own_makes_another_run(outside, tmp_path):
 
 def test_a_head_without_a_card_is_refused():
     with pytest.raises(ValueError, match="the head 'silent' says nothing of itself: class Silent"):
-        type("Silent", (taer.heads.Head,), {"__annotations__": {}}, name="silent")
+        type("Silent", (Head,), {"__annotations__": {}}, name="silent")
     assert "silent" not in taer.HEADS
     with pytest.raises(ValueError, match="says nothing of itself"):
         taer.make_head("taer.heads.descent.base:DescentHead")
