@@ -1,6 +1,6 @@
 """Classes of a few samples beside classes of many: the fact ``few_shot`` on the card of a head.
 
-    python benchmarks/few_shot.py FEATURES > few.out.md
+    python benchmarks/few_shot_cards.py FEATURES > few.out.md
     python tools/fill_docs.py docs/beyond.md few.out.md
 
 The first half of the classes is learned with all samples, then the others ten at a time with five samples each. Prints
