@@ -75,8 +75,10 @@ def text(value: Value) -> str:
 
 
 def measured_text(number: Number) -> str:
+    if number.quoted:
+        return "" if number.published is None else "quoted"
     if number.mean is None:
-        return "quoted" if number.quoted else "missing"
+        return "missing"
     return f"{number.mean:.2f} ± {number.std:.2f}" if number.runs > 1 else f"{number.mean:.2f}"
 
 
