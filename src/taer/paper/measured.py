@@ -46,7 +46,9 @@ class Number:
 
     def __str__(self) -> str:
         """The measured number alone."""
-        return str(self.spread) if self.mean is not None else "quoted" if self.quoted else "missing"
+        if self.mean is not None:
+            return str(self.spread)
+        return "missing" if not self.quoted else "quoted" if self.published is not None else ""
 
     @property
     def difference(self) -> float | None:

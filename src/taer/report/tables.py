@@ -71,19 +71,7 @@ def text(value: Value) -> str:
     if isinstance(value, int | float):
         return f"{value:,.2f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"
     published = published_text(value)
-<<<<<<< HEAD
     return f"{value} ({published})" if published else str(value)
-=======
-    return f"{measured_text(value)} ({published})" if published else measured_text(value)
-
-
-def measured_text(number: Number) -> str:
-    if number.quoted:
-        return "" if number.published is None else "quoted"
-    if number.mean is None:
-        return "missing"
-    return f"{number.mean:.2f} ± {number.std:.2f}" if number.runs > 1 else f"{number.mean:.2f}"
->>>>>>> fewshot
 
 
 def published_text(number: Number) -> str:
