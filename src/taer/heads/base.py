@@ -82,6 +82,7 @@ class Head(ClassifierMixin, BaseEstimator):
         embedding_: Any = field(init=False)  # the fixed map of the features
         columns_: np.ndarray = field(init=False)
         offsets_: np.ndarray = field(init=False)
+        statistics_: Any = field(init=False)
 
     name: ClassVar[str] = ""
     card: ClassVar[Card]
@@ -167,8 +168,13 @@ class Head(ClassifierMixin, BaseEstimator):
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
         self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_))
-        if not (first or self.card.few_shot) and hasattr(self, "statistics_"):
-            warn_of_few(self.name, arriving, self.statistics_.counts)
+        if not (first or self.card.few_shot):
+            warn_of_few(self.name, arriving, self._class_counts())
+
+    def _class_counts(self) -> np.ndarray:
+        """Samples learned of each class, in order of arrival; of a head that collapses with few of them."""
+        counts: np.ndarray = self.statistics_.counts
+        return counts
 
     def _set_labels(self, labels: np.ndarray) -> None:
         """Labels in order of arrival."""

@@ -73,6 +73,9 @@ class ICaRL(
             self.means_[number] = exemplars[self.memory_.y == number].mean(axis=0)
         self.means_ = unit_rows(self.means_)
 
+    def _trained_scores(self, X: np.ndarray) -> np.ndarray:
+        return super()._scores(X)
+
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         if self.inference == "head":
             return super()._scores(X, classes)

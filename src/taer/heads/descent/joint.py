@@ -46,5 +46,8 @@ class Joint(
         self.memory_: Everything = memory
         super()._learn(Task(memory.X, memory.y, n_known=0, n_classes=task.n_classes, number=task.number))
 
+    def _class_counts(self) -> np.ndarray:
+        return np.bincount(self.memory_.y, minlength=len(self.classes_))
+
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:
         return Plan(Samples(task.X, {"target": task.y}), cross_entropy)

@@ -63,9 +63,13 @@ class MemoryHead(DescentHead):
     def _finish(self, task: Task) -> None:
         self._remember(task)
 
+    def _trained_scores(self, X: np.ndarray) -> np.ndarray:
+        """Scores of the columns that were trained, by which some head may not answer."""
+        return self._scores(X)
+
     def _residuals(self, X: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """``softmax(scores) - onehot``: what the gradient of a sample's cross-entropy is made of."""
-        residuals: np.ndarray = softmax(self._scores(X), axis=1)
+        residuals: np.ndarray = softmax(self._trained_scores(X), axis=1)
         residuals[np.arange(len(X)), classes] -= 1
         return residuals
 
