@@ -1,0 +1,67 @@
+"""What answers and learning of ``bayes`` cost among many classes, and how well it tells samples of no known class.
+
+    python benchmarks/bayes.py                                     # speed, beside taer
+    python benchmarks/bayes.py --features FILE --tasks 10 [--unknown FILE]
+
+With ``--features`` it learns the classes in their natural order. Without ``--unknown`` the classes after the first task
+are the unknown ones; with it, all test and training samples of that file are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+import taer
+from taer.threads import one_blas_thread
+
+
+def speed(n_classes: int = 1000, per_class: int = 20, width: int = 384, tasks: int = 5) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), per_class)
+    X = (rng.normal(size=(n_classes, width))[y] + rng.normal(size=(len(y), width))).astype(np.float32)
+    print(f"{n_classes} classes of {per_class} samples, {width} features, {tasks} tasks, one thread")
+    for name in ("bayes", "taer"):
+        head, started = taer.make_head(name, random_state=0), time.perf_counter()
+        for part in np.array_split(np.arange(n_classes), tasks):
+            head.partial_fit(X[np.isin(y, part)], y[np.isin(y, part)])
+        learned, started = time.perf_counter() - started, time.perf_counter()
+        for number in range(50):
+            head.predict(X[number : number + 1])
+        one, started = (time.perf_counter() - started) / 50, time.perf_counter()
+        head.predict(X[:1000])
+        rate = 1000 / (time.perf_counter() - started)
+        print(f"{name}: learned in {learned:.2f} s, one row {1000 * one:.2f} ms, {rate:.0f} rows/s")
+
+
+def novelty(known: str, unknown: str | None, tasks: int) -> None:
+    data = taer.load_features(known)
+    stream = list(taer.class_stream(data, tasks, order="natural"))
+    head = taer.Bayes()
+    for task in stream[: None if unknown else 1]:
+        head.partial_fit(task.X_train, task.y_train)
+    seen = np.isin(data.test_y, head.classes_)
+    other = np.asarray(data.test_x)[~seen]
+    if unknown:
+        file = taer.load_features(unknown)
+        other = np.concatenate([np.asarray(file.train_x), np.asarray(file.test_x)])
+    inside, outside = head.novelty(np.asarray(data.test_x)[seen]), head.novelty(other)
+    threshold = head.novelty_threshold(false_alarms=0.05)
+    print(f"AUROC {taer.metrics.novelty_auroc(inside, outside):.3f}; accepted where 95 % of the known are: "
+          f"{100 * np.mean(outside <= np.quantile(inside, 0.95)):.1f} %; the kept threshold for 5 % rejects "
+          f"{100 * np.mean(inside > threshold):.1f} % of the known")  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features")
+    parser.add_argument("--unknown")
+    parser.add_argument("--tasks", type=int, default=10)
+    options = parser.parse_args()
+    with one_blas_thread():
+        if options.features:
+            novelty(options.features, options.unknown, options.tasks)
+        else:
+            speed()
