@@ -314,11 +314,9 @@ def test_any_memory_policy_serves_any_replay_head(name, policy, tasks):
     head = learn(taer.make_head(name, memory=policy, memory_size=30, random_state=0), tasks)
     assert len(head.memory_) == 30
     X, y = np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])
-    if policy != "gss" or name not in (
-        "gdumb",
-        "icarl",
-    ):  # whose memory is all they have, and that one is not balanced
-        assert head.score(X, y) > 0.5
+    # A gradient-based memory is not balanced: GDumb and iCaRL have nothing else, and BiC corrects its scores by it.
+    if policy != "gss" or name not in ("gdumb", "icarl", "bic"):
+        assert head.score(X, y) > 0.6
     labels = np.array([label for label, _ in head.learning_order_])[head.memory_.y]
     rows = [np.flatnonzero((row == X).all(axis=1))[0] for row in head.memory_.X]
     np.testing.assert_array_equal(y[rows], labels)  # stored rows keep their labels
