@@ -7,7 +7,7 @@ import numpy as np
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch
-from taer.heads.descent.losses import cross_entropy_gradient
+from taer.heads.descent.losses import spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.heads.params import param
 from taer.memory import POLICIES, Memory, draw
@@ -60,4 +60,4 @@ class MER(MemoryHead, name="mer", card=Card("related", old_scores="move", keeps=
 
     def _descend(self, columns: np.ndarray, rows: np.ndarray, target: np.ndarray) -> None:
         weight = np.full(len(rows), 1 / len(rows), rows.dtype)
-        columns -= self.lr * cross_entropy_gradient(rows @ columns.T, target, weight).T @ rows
+        columns -= self.lr * spread_cross_entropy(rows @ columns.T, target, weight, self.entropy).T @ rows
