@@ -63,8 +63,12 @@ class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps=
         self._store(everything, columns)
         self._remember(task)
 
+    def _old_share(self, task: Task) -> float:
+        """λ"""
+        return len(task.old) / task.n_classes
+
     def _gradient(self, task: Task, before: np.ndarray, offsets: np.ndarray) -> Any:
-        old, share = Blocks([task.old]), len(task.old) / task.n_classes  # λ
+        old, share = Blocks([task.old]), self._old_share(task)
 
         def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
             kept: Any = 0
