@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
-from taer.heads.base import Task
+from taer.heads.base import Task, grown
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, Samples
 from taer.heads.descent.losses import TEMPERATURE, cross_entropy
 from taer.heads.descent.memory import MemoryHead
+from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
 from taer.memory import POLICIES
 from taer.rows import row_chunks
 
 
 class ThresholdMoving(
-    MemoryHead, name="threshold-moving", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")
+    MemoryHead,
+    name="threshold-moving",
+    card=Card("related", old_scores="move", keeps="exemplars", forgets="no", few_shot=False),
 ):
     """Threshold moving: distillation, then probabilities divided by how much of each class was taught.
 
@@ -47,6 +51,10 @@ class ThresholdMoving(
     memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
     alpha: float = param(1.0, "weight of the distillation", at_least=0)
 
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "counts_": array("classes", types=("int64",), at_least=1, help="samples learned of each class")
+    }
+
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:
         union, known = self._union(task), columns[: task.n_known].copy()
         self.offsets_ = -np.log(np.maximum(1, self._taught(task, union, known)))
@@ -58,6 +66,14 @@ class ThresholdMoving(
 
         plain = Plan(union, cross_entropy)
         return replace(plain, gradient=gradient) if task.n_known and self.alpha else plain
+
+    def _finish(self, task: Task) -> None:
+        super()._finish(task)
+        known = grown(getattr(self, "counts_", np.zeros(0, np.int64)), task.n_classes)
+        self.counts_ = known + np.bincount(task.y, minlength=task.n_classes)
+
+    def _class_counts(self) -> np.ndarray:
+        return self.counts_
 
     def _taught(self, task: Task, union: Samples, known: np.ndarray) -> np.ndarray:
         """The sum of the targets of each class, hard and soft."""
