@@ -10,6 +10,7 @@ from scipy.special import entr, expit, log_softmax, softmax
 
 import taer
 from taer.experiment import Run, execute, summarize
+from taer.heads.adapter.fas import by_atoms, mixed
 from taer.heads.adapter.hat import annealed, compensation
 from taer.heads.adapter.network import Network, units_of
 from taer.stream import class_stream
@@ -229,6 +230,48 @@ def test_der_balances_its_columns_on_the_memory(tasks):
     units = np.maximum(head.memory_.X @ head.hidden_.T, 0)
     residuals = np.eye(4)[head.memory_.y] - 1 / 4
     np.testing.assert_allclose(head.columns_, LR / 2.5 * residuals.T @ units / 8, atol=1e-9)
+
+
+# FAS
+
+
+def test_fas_mixes_the_rows_of_each_group():
+    """By hand: two groups of two rows, whose atoms swap the rows and double the second."""
+    hidden, atoms = np.array([[1.0, 0], [0, 1], [2, 2], [0, 3]]), np.array([[0.0, 1], [2, 0]])
+    np.testing.assert_array_equal(mixed(hidden, atoms), [[0, 1], [2, 0], [0, 3], [4, 4]])
+
+
+def test_fas_descends_the_atoms():
+    """The gradient by the atoms, against finite differences, is the sum over the groups that share them."""
+    rng = np.random.default_rng(0)
+    hidden, atoms, wanted = rng.normal(size=(6, 5)), rng.normal(size=(2, 2)), rng.normal(size=(6, 5))
+    found = by_atoms(mixed(hidden, atoms) - wanted, hidden, 2)
+    expected = numerical_gradient(lambda it: np.square(mixed(hidden, it) - wanted).sum() / 2, atoms)
+    np.testing.assert_allclose(3 * found, expected, atol=1e-6)
+
+
+def test_fas_swaps_the_atoms_alone(tasks):
+    head = taer.FASAdapter(width=32, atoms=4, members=3, random_state=0).partial_fit(*tasks[0])
+    hidden = head.hidden_
+    before = head.scores(tasks[0][0])
+    np.testing.assert_array_equal(head.atoms_[0, 0], np.eye(4))
+    learn(head, tasks[1:])
+    np.testing.assert_array_equal(head.hidden_, hidden)
+    assert head.atoms_.shape == (3, 3, 4, 4)
+    assert head.columns_.shape == (6, 96)
+    after = head.scores(tasks[0][0], classes=[1, 4])
+    np.testing.assert_allclose(np.diff(after), np.diff(before), atol=1e-12)  # given the task, nothing is forgotten
+    X = tasks[2][0][:5]
+    members = [
+        softmax(np.maximum(head.embedding_(X) @ mixed(hidden, atoms).T, 0) @ columns.T, axis=1)
+        for atoms, columns in zip(head.atoms_[2], np.split(head.columns_[4:], 3, axis=1), strict=True)
+    ]
+    np.testing.assert_allclose(softmax(head.scores(X, classes=[2, 3]), axis=1), np.mean(members, axis=0), atol=1e-9)
+
+
+def test_fas_says_which_widths_it_can_have(tasks):
+    with pytest.raises(ValueError, match="width must be a multiple of atoms, got 30 and 4"):
+        taer.FASAdapter(width=30, atoms=4).partial_fit(*tasks[0])
 
 
 # The task, guessed and given

@@ -8,9 +8,8 @@ import numpy as np
 from scipy.special import expit
 
 from taer.heads.adapter.network import Network, NetworkPlan
-from taer.heads.adapter.tasks import MASKS, TaskHead
+from taer.heads.adapter.tasks import GUESSING, MASKS, TaskHead
 from taer.heads.base import Task
-from taer.heads.card import Card
 from taer.heads.descent.loop import Samples
 from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted
@@ -20,19 +19,7 @@ LARGEST = 6.0  # of an embedding, either way
 STEEPEST = 50.0  # s · embedding where the compensation stops growing
 
 
-class HATAdapter(
-    TaskHead,
-    name="hat-adapter",
-    card=Card(
-        "adapter",
-        old_scores="move",
-        keeps="nothing",
-        forgets="no",
-        linear=False,
-        exports=False,
-        guesses_task=True,
-    ),
-):
+class HATAdapter(TaskHead, name="hat-adapter", card=GUESSING):
     """HAT: each task learns a nearly binary mask over the units, and units of earlier masks are protected.
 
     With a mask ``a = sigmoid(s · e)`` of task t on the units and ``u`` the largest mask of any earlier task::
@@ -65,7 +52,7 @@ class HATAdapter(
     fitted: ClassVar[dict[str, Fitted]] = MASKS
 
     def _plan(self, task: Task, network: Network) -> NetworkPlan:
-        free = 1 - np.delete(self.masks_, task.number - 1, axis=0).max(axis=0, initial=0)
+        free = 1 - np.delete(self._masks(), task.number - 1, axis=0).max(axis=0, initial=0)
         by_penalty = self.sparsity * free / max(free.sum(), 1)
         embedding = self.rng_.normal(size=len(free)).astype(self.dtype_)
         steepness = self.s_max

@@ -11,9 +11,13 @@ from taer.heads import exact
 from taer.heads.adapter.base import AdapterHead
 from taer.heads.adapter.network import Network
 from taer.heads.base import Task, grown
+from taer.heads.card import Card
 from taer.heads.fitted import Fitted, Sizes, array
 from taer.rows import select
 
+GUESSING = Card(
+    "adapter", old_scores="move", keeps="nothing", forgets="no", linear=False, exports=False, guesses_task=True
+)
 MASKS = {"masks_": array("tasks", "units", at_least=0, help="how far each unit is open in each task, from 0 to 1")}
 
 
@@ -37,8 +41,6 @@ class TaskHead(AdapterHead):
         super()._open(task)
         if task.number == 1:
             self.tasks_: np.ndarray = np.zeros(0, np.int64)
-        known = self.masks_ if task.number > 1 else np.zeros((0, len(self.hidden_)), self.dtype_)
-        self.masks_: np.ndarray = grown(known, task.number)
 
     def _learn(self, task: Task) -> None:
         self._open(task)
@@ -68,10 +70,15 @@ class TaskHead(AdapterHead):
 
     def _gates(self, task: Task) -> np.ndarray:
         """The gates with which a task starts: those it has, or all open."""
-        return self.masks_[task.number - 1].copy() if not self._is_new(task) else np.ones_like(self.masks_[0])
+        return np.ones(len(self.hidden_), self.dtype_) if self._is_new(task) else self._masks()[task.number - 1]
+
+    def _masks(self) -> np.ndarray:
+        """A copy of the masks of all tasks; all shut for one that is not yet learned."""
+        known = getattr(self, "masks_", np.zeros((0, len(self.hidden_)), self.dtype_))
+        return grown(known, self.n_tasks_)
 
     def _store_task(self, task: Task, network: Network) -> None:
-        self.hidden_, self.masks_ = network.hidden, self.masks_.copy()
+        self.hidden_, self.masks_ = network.hidden, self._masks()
         self.masks_[task.number - 1] = network.gates
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:

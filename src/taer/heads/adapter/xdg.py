@@ -7,9 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from taer.heads.adapter.network import Network, NetworkPlan
-from taer.heads.adapter.tasks import MASKS, TaskHead
+from taer.heads.adapter.tasks import GUESSING, MASKS, TaskHead
 from taer.heads.base import Task
-from taer.heads.card import Card
 from taer.heads.descent.loop import Samples
 from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted, array
@@ -18,19 +17,7 @@ from taer.heads.params import param
 DAMPING = 0.01  # ξ of synaptic intelligence
 
 
-class XdGAdapter(
-    TaskHead,
-    name="xdg-adapter",
-    card=Card(
-        "adapter",
-        old_scores="move",
-        keeps="nothing",
-        forgets="no",
-        linear=False,
-        exports=False,
-        guesses_task=True,
-    ),
-):
+class XdGAdapter(TaskHead, name="xdg-adapter", card=GUESSING):
     """XdG: in each task a fixed random 80 % of the units are off, and synaptic intelligence protects the weights.
 
     ``CE over Y_t of columns_ @ (mask_t ∘ relu(hidden_ @ h)) + c · Σ Ω (A - A*)²``, with ``A`` the incoming weights and
