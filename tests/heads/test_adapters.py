@@ -10,9 +10,13 @@ from scipy.special import entr, expit, log_softmax, softmax
 
 import taer
 from taer.experiment import Run, execute, summarize
+from taer.heads.adapter.branches import Branches
 from taer.heads.adapter.fas import by_atoms, mixed
 from taer.heads.adapter.hat import annealed, compensation
 from taer.heads.adapter.network import Network, units_of
+from taer.heads.base import Task
+from taer.heads.descent.losses import margin_gradient
+from taer.heads.embedding import unit_rows
 from taer.stream import class_stream
 from tests.conftest import heads_with
 from tests.heads.test_objectives import learn, numerical_gradient
@@ -272,6 +276,70 @@ def test_fas_swaps_the_atoms_alone(tasks):
 def test_fas_says_which_widths_it_can_have(tasks):
     with pytest.raises(ValueError, match="width must be a multiple of atoms, got 30 and 4"):
         taer.FASAdapter(width=30, atoms=4).partial_fit(*tasks[0])
+
+
+# AANets
+
+
+def test_gradients_of_two_branches_under_cosines():
+    """The whole objective, as torch differentiates it: cross-entropy, margin and the pull of the old features."""
+    rng = np.random.default_rng(0)
+    X, y, old, new = rng.normal(size=(9, 4)), np.arange(9) % 4, [0, 1], np.array([2, 3])
+    arrays = [rng.normal(size=shape) for shape in ((6, 4), (6, 4), (6,), (4, 6))]
+    branches, before = Branches(*arrays, blend=0.3, eta=2.0), unit_rows(rng.normal(size=(9, 6)))
+    answer, weight = branches(X), np.full(9, 1 / 9)
+    by_scores = (softmax(2.0 * answer.cosines, axis=1) - np.eye(4)[y]) * weight[:, None]
+    margin = margin_gradient(answer.cosines, y, np.isin(y, old), new, k=2)
+    by = branches.gradients(X, answer, by_scores, margin, -0.7 * weight[:, None] * before)
+
+    stable, plastic, scales, columns = map(tensor, arrays)
+    blend, eta, rows = tensor(0.3), tensor(2.0), tensor(X, False)
+    f = blend * scales * torch.relu(rows @ stable.T) + (1 - blend) * torch.relu(rows @ plastic.T)
+    f = torch.nn.functional.normalize(f)
+    cosines = f @ torch.nn.functional.normalize(columns).T
+    loss = torch.nn.functional.cross_entropy(eta * cosines, torch.tensor(y))
+    loss = loss + 0.7 * (1 - (f * tensor(before, False)).sum(1)).mean()
+    replayed = np.isin(y, old)
+    own = cosines[replayed, y[replayed]][:, None]
+    loss = loss + torch.relu(0.5 - own + cosines[replayed][:, new]).mean()
+    loss.backward()
+    assert margin.any()
+    for found, weight in (
+        (by.plastic, plastic),
+        (by.scales, scales),
+        (by.columns, columns),
+        (by.blend, blend),
+        (by.eta, eta),
+    ):
+        np.testing.assert_allclose(found, weight.grad.numpy(), atol=1e-9)
+
+
+def test_aanets_has_a_stable_and_a_plastic_branch(tasks):
+    head = taer.AANetsAdapter(width=8, random_state=0).partial_fit(*tasks[0])
+    np.testing.assert_array_equal(head.hidden_, head.plastic_)  # both start from what the first task learned
+    assert (head.scales_.tolist(), head.blend_) == ([1] * 8, 0.5)
+    stable, columns = head.hidden_, head.columns_
+    learn(head, tasks[1:])
+    np.testing.assert_array_equal(head.hidden_, stable)
+    np.testing.assert_array_equal(head.columns_[:2], columns)  # old columns rest
+    assert (head.plastic_ != stable).any()
+    assert (head.scales_ != 1).all()
+    assert head.blend_ != 0.5
+
+
+def test_aanets_imprints_new_columns(tasks):
+    head = taer.AANetsAdapter(**ONE_STEP | {"lr": 1e-12}).partial_fit(*tasks[0])
+    lengths = np.linalg.norm(head.columns_, axis=1)
+    X, y = tasks[1]
+    head.partial_fit(X, y)
+    means = unit_rows(np.array([unit_rows(np.maximum(X[y == c] @ head.hidden_.T, 0)).mean(axis=0) for c in (0, 5)]))
+    np.testing.assert_allclose(head.columns_[2:], means * lengths.mean(), atol=1e-6)
+
+
+def test_the_balanced_set_has_as_many_samples_of_every_class(tasks):
+    head = taer.AANetsAdapter(memory_size=12, random_state=0).partial_fit(*tasks[0])
+    task = Task(tasks[1][0], 2 + (tasks[1][1] == 5), n_known=2, n_classes=4, number=2)
+    assert np.bincount(head._balanced(task).constants["target"]).tolist() == [6, 6, 6, 6]
 
 
 # The task, guessed and given

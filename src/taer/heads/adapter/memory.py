@@ -14,7 +14,7 @@ from taer.heads.descent.loop import Samples
 from taer.heads.fitted import Fitted, value_of
 from taer.heads.params import param
 from taer.memory import POLICIES, Memory
-from taer.rows import StackedRows
+from taer.rows import StackedRows, select
 
 
 class ExemplarHead(AdapterHead):
@@ -43,6 +43,16 @@ class ExemplarHead(AdapterHead):
             return Samples(task.X, {"target": task.y})
         target = np.concatenate([task.y, self.memory_.y[old]])
         return Samples(StackedRows(task.X, self.memory_.X[old]), {"target": target})
+
+    def _balanced(self, task: Task) -> Samples:
+        """The stored samples of old classes, and as many of each class of the task as of an old one."""
+        old = np.flatnonzero(np.isin(self.memory_.y, task.old))
+        quota = max(1, len(old) // max(1, len(task.old)))
+        new = np.concatenate([self.rng_.permutation(members)[:quota] for _, members in task.members()])
+        rows, target = select(task.X, new), task.y[new]
+        if not len(old):
+            return Samples(rows, {"target": target})
+        return Samples(StackedRows(rows, self.memory_.X[old]), {"target": np.append(target, self.memory_.y[old])})
 
     def _remember(self, task: Task) -> None:
         """Offer the samples of the task to the memory, which compares them by what the units answer."""
