@@ -10,6 +10,7 @@ from scipy.special import entr, expit, log_softmax, softmax
 
 import taer
 from taer.experiment import Run, execute, summarize
+from taer.heads.adapter.ags_cl import shrunk
 from taer.heads.adapter.branches import Branches
 from taer.heads.adapter.fas import by_atoms, mixed
 from taer.heads.adapter.hat import annealed, compensation
@@ -340,6 +341,39 @@ def test_the_balanced_set_has_as_many_samples_of_every_class(tasks):
     head = taer.AANetsAdapter(memory_size=12, random_state=0).partial_fit(*tasks[0])
     task = Task(tasks[1][0], 2 + (tasks[1][1] == 5), n_known=2, n_classes=4, number=2)
     assert np.bincount(head._balanced(task).constants["target"]).tolist() == [6, 6, 6, 6]
+
+
+# AGS-CL
+
+
+def test_the_proximal_map_of_a_norm():
+    """By hand: a row of length 5 loses 1, one that is shorter than that becomes zero."""
+    found = shrunk(np.array([[3.0, 4], [0.3, 0.4], [0, 0]]), np.array([1.0, 1.0, 1.0]))
+    np.testing.assert_allclose(found, [[2.4, 3.2], [0, 0], [0, 0]])
+    # It minimizes by · |z| + |z - row|² / 2.
+    row = np.array([[1.0, -2.0, 0.5]])
+    at = shrunk(row, np.array([0.7]))
+    gradient = numerical_gradient(lambda z: 0.7 * np.linalg.norm(z) + np.square(z - row).sum() / 2, at)
+    np.testing.assert_allclose(gradient, 0, atol=1e-8)
+
+
+def test_ags_cl_holds_important_units_and_empties_the_others(tasks):
+    """Penalties so large that nothing important moves and nothing else survives."""
+    settings = {"width": 40, "random_state": 0, "lam": 1e6}
+    head = taer.AGSCLAdapter(mu=0.55, **settings).partial_fit(*tasks[0])
+    units = np.maximum(head.embedding_(tasks[0][0]) @ head.hidden_.T, 0)
+    np.testing.assert_allclose(head.importance_, units.mean(axis=0), rtol=1e-9)
+    empty = ~head.hidden_.any(axis=1)
+    assert 0 < empty.sum() < 40
+    np.testing.assert_array_equal(head.importance_ == 0, ~units.any(axis=0))
+    np.testing.assert_array_equal(head.masks_[0], head.importance_ > 0)
+    hidden, importance = head.hidden_, head.importance_
+    head.set_params(rho=1.0).partial_fit(*tasks[1])
+    np.testing.assert_array_equal(head.hidden_[importance > 0], hidden[importance > 0])
+    assert head.hidden_[importance == 0].any()  # they started again
+    units = np.maximum(head.embedding_(tasks[1][0]) @ head.hidden_.T, 0)
+    np.testing.assert_allclose(head.importance_, 0.9 * importance + units.mean(axis=0), rtol=1e-9)
+    np.testing.assert_array_equal(head.masks_[0], importance > 0)  # new life in a unit does not reach old classes
 
 
 # The task, guessed and given
