@@ -324,7 +324,7 @@ def test_table_of_texts(tmp_path, suffix):
     assert source.classes == ("cat", "dog")
     assert [source.train.read(row) for row in (0, 1)] == ["a cat, asleep", "a dog"]
     assert source.test.where(0) == f"{path} row 3"
-    with pytest.raises(ValueError, match="no column text, label; it has body, kind, part"):
+    with pytest.raises(ValueError, match="no column text; it has body, kind, part"):
         open_source(path)
     with pytest.raises(ValueError, match="split_column=NAME"):
         open_source(path, **names)

@@ -18,7 +18,8 @@ def extract(
         str,
         typer.Argument(
             help="cifar100, cub200, core50; a folder of images (train/CLASS/*, test/CLASS/*, or CLASS/*); "
-            "a .csv or .parquet table of texts; hf:owner/name."
+            "a .csv or .parquet table of texts; hf:owner/name. Without labels, for predicting: a folder with "
+            "images but no subfolders, a table without a column 'label'."
         ),
     ],
     backbone: Annotated[
@@ -96,9 +97,9 @@ def extract(
             raise ValueError(_with_options(str(error))) from None
         bar.remove_task(task)
     skipped = int(features.meta.get("skipped", 0))
+    sizes = f"{len(features.train_x)} train, {len(features.test_x)} test, {len(features.classes)} classes"
     print(
-        f"{out}: {len(features.train_x)} train, {len(features.test_x)} test, "
-        f"{len(features.classes)} classes, {features.n_features} features"
+        f"{out}: {sizes if features.classes else f'{len(features.test_x)} without labels'}, {features.n_features} features"
         + (f", {skipped} unreadable left out" if skipped else "")
         + ("" if computed else " (already there, nothing to do)")
     )

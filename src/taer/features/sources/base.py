@@ -31,7 +31,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set that can be read item by item; ``digest`` changes whenever its content does."""
+    """A data set that can be read item by item; ``digest`` changes whenever its content does.
+
+    One without labels has no classes, and all its items in the test part.
+    """
 
     name: str
     kind: Kind
@@ -43,14 +46,18 @@ class Source:
 
     def __post_init__(self) -> None:
         for part, items in (("training", self.train), ("test", self.test)):
-            if not len(items):
+            if not len(items) and (self.classes or part == "test"):
                 raise ValueError(f"{self.name}: the {part} part is empty")
 
 
-def files_part(paths: Sequence[Path], labels: Sequence[int]) -> Part:
+UNLABELED = -1
+NOTHING = Part(np.empty(0, np.int64), lambda row: None, lambda row: "")  # the training part of a set without labels
+
+
+def files_part(paths: Sequence[Path], labels: Sequence[int] | None = None) -> Part:
     """Image files and the labels they have."""
     return Part(
-        np.array(labels, np.int64),
+        np.full(len(paths), UNLABELED, np.int64) if labels is None else np.array(labels, np.int64),
         lambda row: decode_image(paths[row].read_bytes()),
         lambda row: str(paths[row]),
     )
