@@ -25,5 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str) -> None:
+    if message.endswith("import the module that defines it first"):  # the library does not know how, from a shell
+        message += ": taer --import MODULE …"
     print(f"taer: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)

@@ -12,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taer.cli.parameters import with_options
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -64,11 +66,12 @@ class Reader:
         try:
             found = extractor.origin_
         except ValueError as error:
-            if self.backbone is not None:
-                raise
-            raise ValueError(
-                f"the head's backbone is not here ({error}); say where it is with --backbone or --weights"
-            ) from None
+            message = with_options(str(error))
+            if self.backbone is None:
+                message = (
+                    f"the head's backbone is not here ({message}); say where it is with --backbone or --weights"
+                )
+            raise ValueError(message) from None
         self.head.check_origin(found)
         return extractor
 

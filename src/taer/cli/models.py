@@ -11,6 +11,7 @@ import typer
 from taer.cli.app import app
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
+from taer.cli.progress import stage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,7 +131,7 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
     if not len(rows):
         raise ValueError(f"{data.name}: no training samples of these classes")
     head.check_origin(data.origin)
-    with collected() as warned:
+    with stage(f"learning {len(rows):,} samples of {len(chosen)} classes"), collected() as warned:
         head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
     if head.n_tasks_ == 1 and data.origin is not None:
         head.feature_origin_ = data.origin
@@ -138,16 +139,14 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
     known = np.isin(names[data.test_y], head.classes_.astype(str))
-    print(f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}", end="")
+    learned = f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}"
     if known.any():
         test = np.flatnonzero(known)
-        right = head.predict(select(data.test_x, test)).astype(str) == names[data.test_y[test]]
-        print(
-            f"; accuracy on the {len(test)} test samples of its {len(head.classes_)} classes "
-            f"{100 * right.mean():.2f} %",
-            end="",
-        )
-    print()
+        with stage(f"measuring on {len(test):,} test samples"):
+            right = head.predict(select(data.test_x, test)).astype(str) == names[data.test_y[test]]
+        learned += f"; accuracy on the {len(test)} test samples of its {len(head.classes_)} classes "
+        learned += f"{100 * right.mean():.2f} %"
+    print(learned)
 
 
 def _chosen(data: FeatureSet, classes: str | None) -> list[int]:

@@ -198,8 +198,7 @@ def _kind(name: str) -> type[Head]:
         kind = HEADS.get(name)
     if not isinstance(kind, type) or not issubclass(kind, Head):
         raise ValueError(
-            f"it is a head of the class {name[:100]!r}, which is not one of ours; import the module that defines it "
-            "first (on the command line, taer --import MODULE …)"
+            f"it is a head of the class {name[:100]!r}, which is not one of ours; import the module that defines it first"
         )
     return kind
 

@@ -85,6 +85,8 @@ def digest(pieces: Iterable[bytes]) -> str:
 def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: float) -> np.ndarray:
     """Which items are for test: in each class the given fraction, chosen by a hash of the name.
 
+    A class with a single item keeps it for training.
+
     A name keeps its place in the order whatever else is in the data set, so a data set that grows mostly
     keeps its split, on every machine, with no seed to remember.
 
@@ -101,9 +103,5 @@ def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: fl
         members.setdefault(int(labels[row]), []).append(row)
     chosen = np.zeros(len(names), bool)
     for rows in members.values():
-        if len(rows) < 2:
-            raise ValueError(
-                f"a class with a single item cannot be split ({names[rows[0]]}); add more or remove it"
-            )
         chosen[rows[: min(len(rows) - 1, max(1, round(test_fraction * len(rows))))]] = True
     return chosen
