@@ -57,8 +57,11 @@ def export(
     out: Annotated[Path, typer.Option(help="The file to write.")],
     to: Annotated[Target, typer.Option(help="The form of the graph.")] = Target.onnx,
     backbone: Annotated[
-        Path | None,
-        typer.Option(help="An .onnx file whose first output is the features: the graph then starts at its input."),
+        str | None,
+        typer.Option(
+            help="An .onnx file whose first output is the features: the graph then starts at its input. Or a name from "
+            "'taer backbones', for images: the graph then starts at pixels."
+        ),
     ] = None,
 ) -> None:
     """Write a head as one graph from features to probabilities and label."""
@@ -68,4 +71,5 @@ def export(
     head = load(model)
     check_replaceable(out, by_head=False)
     export_onnx(head, out, backbone)
-    print(f"{out}: {to}, {head.n_features_in_} features to {len(head.classes_)} classes")
+    start = f"{head.n_features_in_} features" if backbone is None else f"the input of {backbone}"
+    print(f"{out}: {to}, {start} to {len(head.classes_)} classes")

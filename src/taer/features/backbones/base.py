@@ -37,6 +37,7 @@ class Backbone:
     weights: str
     prepare: Callable[[Any], Any]
     load: Callable[[], Encoder]
+    graph: Callable[[], bytes] | None = None  # an ONNX model from a batch of prepared images to their features
 
     @property
     def origin(self) -> Origin:

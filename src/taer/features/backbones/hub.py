@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from taer.extras import reason, require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
-from taer.features.backbones.inference import image_encoder
+from taer.features.backbones.inference import image_encoder, pixel_graph
 
 if TYPE_CHECKING:
     from torch import nn
@@ -56,6 +56,9 @@ def find_vision_model(name: str) -> Backbone:
     def load() -> Encoder:
         return image_encoder(_pooled(folder), transform.crop, transform.mean, transform.std)
 
+    def graph() -> bytes:
+        return pixel_graph(_pooled(folder), transform.crop, transform.mean, transform.std)
+
     return Backbone(
         f"hf:{name}",
         "image",
@@ -63,6 +66,7 @@ def find_vision_model(name: str) -> Backbone:
         f"hf:{name} sha256:{weights_of(folder)}",
         transform,
         load,
+        graph,
     )
 
 
