@@ -13,6 +13,7 @@ _HOMES = {
     "Card": "taer.heads",
     "make_head": "taer.heads",
     "load": "taer.persist.pipelines",
+    "diagnose": "taer.persist.diagnosis",
     "Pipeline": "taer.pipeline",
     "make_pipeline": "taer.pipeline",
     "ClassStatistics": "taer.statistics",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from taer.memory import Herding as Herding
     from taer.memory import Reservoir as Reservoir
     from taer.parallel import cluster as cluster
+    from taer.persist.diagnosis import diagnose as diagnose
     from taer.persist.pipelines import load as load
     from taer.pipeline import Pipeline as Pipeline
     from taer.pipeline import make_pipeline as make_pipeline

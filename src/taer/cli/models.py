@@ -106,7 +106,7 @@ def _label(name: str, head: Head) -> Any:
     """A class as the head calls it."""
     import numpy as np
 
-    return _as_known(np.array([name]), head)[0].item()
+    return as_known(np.array([name]), head)[0].item()
 
 
 def check_replaceable(out: Path, *, by_head: bool) -> None:
@@ -132,7 +132,7 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
         raise ValueError(f"{data.name}: no training samples of these classes")
     head.check_origin(data.origin)
     with stage(f"learning {len(rows):,} samples of {len(chosen)} classes"), collected() as warned:
-        head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
+        head.partial_fit(select(data.train_x, rows), as_known(names[data.train_y[rows]], head))
     if head.n_tasks_ == 1 and data.origin is not None:
         head.feature_origin_ = data.origin
     head.save(out)
@@ -169,7 +169,7 @@ def _chosen(data: FeatureSet, classes: str | None) -> list[int]:
     return chosen
 
 
-def _as_known(names: np.ndarray, head: Head) -> np.ndarray:
+def as_known(names: np.ndarray, head: Head) -> np.ndarray:
     """Class names as labels of the head's type: a head fitted in Python may have learned numbers."""
     if not hasattr(head, "classes_") or head.classes_.dtype.kind == "U":
         return names

@@ -140,7 +140,7 @@ def pixel_graph(network: nn.Module, shape: tuple[int, int], mean: Sequence[float
     try:
         return exported(from_pixels(network, mean, std).eval(), pixels, any_size=True)
     except _ExportFailed as error:
-        raise ValueError(f"torch cannot write this network as ONNX ({reason(error.__cause__ or error)})") from None
+        raise ValueError(f"torch cannot write this network as ONNX ({reason(error)})") from None
 
 
 def exported(module: nn.Module, pixels: np.ndarray, *, any_size: bool = False) -> bytes:
@@ -163,11 +163,11 @@ def exported(module: nn.Module, pixels: np.ndarray, *, any_size: bool = False) -
                 dynamic_shapes=({0: "samples"},) if any_size else None,
             )
         except Exception as error:
-            raise _ExportFailed from error
+            raise _ExportFailed(str(error)) from error
         model = path.read_bytes()
     found = OnnxEncoder(model, len(pixels)).run(pixels[:2] if any_size else pixels)[:2]
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-4):
-        raise _ExportFailed
+        raise _ExportFailed("onnxruntime and torch disagree on its output")
     return model
 
 
