@@ -61,7 +61,7 @@ def run(
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,
-    memory: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks (memory_size).")] = None,
+    memory_size: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples of the task in a step.")] = None,
     set_: Annotated[
@@ -96,7 +96,7 @@ def run(
     from taer.features import load_features
 
     data = load_features(features)
-    common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
+    common = {"epochs": epochs, "memory_size": memory_size, "lr": lr, "batch_size": batch_size}
     chosen = parameters(_names(methods), common, set_ or [])
     streams = _streams(data, tasks, first, order, shots, samples, seeds)
     runs = [Run(streams[seed], name, params, seed) for name, params in chosen.items() for seed in range(seeds)]
@@ -212,7 +212,7 @@ def _print_summary(
         measured = {"A_T": "A_T", "AIA": "AIA", "ECE": "ECE", "novelty_AUROC": "novelty AUROC"}
         measured["task_given"] = "task given"
         measured |= {name: name.replace("_", " ") for name in FEW_SHOT}
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         names = [f"{name}{part}" for name in measured.values() for part in ("", " std")]
         writer.writerow(["method", *names, "seconds", "memory samples", "memory bytes"])
         for row in rows:

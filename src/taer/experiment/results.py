@@ -112,7 +112,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     """The results in a directory; of runs that differ only in the source of the head, the newest."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; 'taer run --out {folder}' would put results there")
+        raise ValueError(f"{folder}: no such folder; expected one where runs have put their results")
     newest: dict[str, Result] = {}
     for result in map(read_result, sorted(folder.glob("*.json"))):
         if result is not None:  # damaged or edited: 'taer run' would run it again
@@ -121,7 +121,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
             if key not in newest or result["created"] >= newest[key]["created"]:
                 newest[key] = result
     if not newest:
-        raise ValueError(f"{folder}: no results there; 'taer run --out {folder}' puts some")
+        raise ValueError(f"{folder}: no results there; run something that keeps its results in this folder")
     return list(newest.values())
 
 

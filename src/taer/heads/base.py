@@ -22,6 +22,7 @@ from taer.heads.fitted import FLOATS, Fitted, Sizes, check_declared, count, decl
 from taer.heads.params import check_params, documented, param
 from taer.heads.registry import register
 from taer.heads.validation import check_features, check_labels, generator
+from taer.origin import Origin
 from taer.rows import row_chunks
 
 
@@ -101,6 +102,11 @@ class Head(ClassifierMixin, BaseEstimator):
         "n_tasks_": count(help="number of tasks learned so far"),
         "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
         "rng_": value_of(np.random.Generator, help="where everything random comes from"),
+        "feature_origin_": value_of(
+            Origin,
+            optional=True,
+            help="backbone, weights and preprocessing that the features come from, if a feature file or a pipeline said so",
+        ),
     }
     class_arrays: ClassVar[tuple[str, ...]] = ()  # the names of those with one row per class, in order of arrival
 
@@ -202,6 +208,12 @@ class Head(ClassifierMixin, BaseEstimator):
     def _learn(self, task: Task) -> None:
         """Learn one task. Fitted arrays are replaced, never written into: others may still hold them."""
         raise NotImplementedError
+
+    def check_origin(self, origin: Origin | None) -> None:
+        """Raise a ValueError for features of another backbone than the head has learned, as far as both are known."""
+        known = getattr(self, "feature_origin_", None)
+        if known is not None and origin is not None and (difference := origin.difference(known)):
+            raise ValueError(f"features of another backbone than the head has learned: {difference}")
 
     # Answering
 
@@ -394,6 +406,8 @@ class Head(ClassifierMixin, BaseEstimator):
         first = {name: attributes[name] for name in Head.fitted}
         check_declared({name: value for name, value in state.items() if name in first}, first, {})
         self._check_classes()
+        if (origin := state.get("feature_origin_")) is not None:
+            origin.check()
         check_declared(state, attributes, self._sizes())
 
     def _sizes(self) -> Sizes:
