@@ -113,7 +113,8 @@ def test_methods_shows_the_cards(cli):
     _, out, _ = cli("methods")
     assert list(re.findall(r"^  ([a-z-]+) {2,}\S.*\n {17}exemplars: ", out, re.M)) == list(HEADS)
     assert (
-        "exemplars: none; old scores move: never; forgets a class exactly: yes; few examples: yes; ONNX: yes" in out
+        "exemplars: none; old scores move: never; forgets a class exactly: yes; unlearns samples, merges: yes; "
+        "few examples: yes; ONNX: yes" in out
     )
 
 

@@ -1,4 +1,4 @@
-"""The life of a head in a shell: ``taer fit``, ``learn``, ``forget``, ``rename``, ``predict``, ``audit``, ``export``."""
+"""The life of a head in a shell: ``taer fit``, ``learn``, ``unlearn``, ``merge``, ``forget``, ``rename``, ``predict``, …"""
 
 from __future__ import annotations
 
@@ -97,6 +97,36 @@ def forget(model: Model, label: Annotated[str, typer.Argument(help="The class to
     head = load(model)
     head.forget(_label(label, head))
     _save(head, out or model, f"{label} is forgotten")
+
+
+@app.command()
+def unlearn(model: Model, features: Features, classes: Classes = None, out: Out = None) -> None:
+    """Take the training part of a feature file back out of a saved head, as if it had never been learned."""
+    from taer.features import load_features
+    from taer.persist.save import load
+
+    head = load(model)
+    X, labels = _training_part(load_features(features), classes, head)
+    known = len(head.classes_)
+    head.unlearn(X, labels)
+    gone = f", {known - len(head.classes_)} without samples forgotten" if known > len(head.classes_) else ""
+    _save(head, out or model, f"{len(labels)} samples are taken back{gone}")
+
+
+@app.command()
+def merge(
+    model: Model,
+    other: Annotated[Path, typer.Argument(help="Another saved head of the same method.")],
+    out: Annotated[Path, typer.Option(help="Where the merged head is saved; a head that is there is replaced.")],
+    base: Annotated[
+        Path | None, typer.Option(help="The head that both are copies of: what it has learned counts once.")
+    ] = None,
+) -> None:
+    """Write one head that knows what two have learned."""
+    from taer.persist.save import load
+
+    head = load(model).merge(load(other), None if base is None else load(base))
+    _save(head, out, f"{model} and {other} are merged")
 
 
 @app.command()
@@ -228,18 +258,16 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
     from taer.heads.few import collected
     from taer.rows import select
 
-    chosen = _chosen(data, classes)
+    X, labels = _training_part(data, classes, head)
     names = np.array(data.classes)
-    rows = np.flatnonzero(np.isin(data.train_y, chosen))
-    if not len(rows):
-        raise ValueError(f"{data.name}: no training samples of these classes")
     with collected() as warned:
-        head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
+        head.partial_fit(X, labels)
     head.save(out)
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
     known = np.isin(names[data.test_y], head.classes_.astype(str))
-    print(f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}", end="")
+    task = f"{len(labels)} samples of {len(np.unique(labels))} classes learned as task {head.n_tasks_}"
+    print(f"{out}: {task}", end="")
     if known.any():
         test = np.flatnonzero(known)
         right = head.predict(select(data.test_x, test)).astype(str) == names[data.test_y[test]]
@@ -249,6 +277,18 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
             end="",
         )
     print()
+
+
+def _training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
+    """Training samples of the classes that the user named, and their labels as the head calls them."""
+    import numpy as np
+
+    from taer.rows import select
+
+    rows = np.flatnonzero(np.isin(data.train_y, _chosen(data, classes)))
+    if not len(rows):
+        raise ValueError(f"{data.name}: no training samples of these classes")
+    return select(data.train_x, rows), _as_known(np.array(data.classes)[data.train_y[rows]], head)
 
 
 def _chosen(data: FeatureSet, classes: str | None) -> list[int]:

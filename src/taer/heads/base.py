@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,54 +13,17 @@ from scipy.special import entr, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from taer.heads import exact
+from taer.heads import corrections, exact
 from taer.heads.card import Card
 from taer.heads.embedding import result_type
 from taer.heads.few import warn_of_few
 from taer.heads.fitted import FLOATS, Fitted, Sizes, check_declared, count, declared, value_of, word
 from taer.heads.params import check_params, documented, param
 from taer.heads.registry import register
-from taer.heads.validation import check_features, check_labels, generator
-from taer.rows import row_chunks
-
-
-class Learned(NamedTuple):
-    """A class and the task (counted from 1) in which it was first seen."""
-
-    label: Any
-    task: int
-
-
-@dataclass(frozen=True)
-class Task:
-    """One call of ``partial_fit``. A class is given by its number in order of arrival, which never changes."""
-
-    X: Any
-    y: np.ndarray  # the class of each sample
-    n_known: int  # classes known before this task
-    n_classes: int  # and with it
-    number: int = 1  # of the task, counted from 1
-
-    @cached_property
-    def current(self) -> np.ndarray:
-        """Classes with samples in this task."""
-        return np.unique(self.y)
-
-    @cached_property
-    def new(self) -> np.ndarray:
-        """Classes never seen before: the last ones."""
-        return np.arange(self.n_known, self.n_classes)
-
-    @cached_property
-    def old(self) -> np.ndarray:
-        """All classes without a sample in this task."""
-        return np.setdiff1d(np.arange(self.n_classes), self.current)
-
-    def members(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Each class of this task, with the numbers of its samples."""
-        order = np.argsort(self.y, kind="stable")
-        ends = np.searchsorted(self.y[order], self.current, side="right")
-        yield from zip(self.current.tolist(), np.split(order, ends[:-1]), strict=True)
+from taer.heads.task import Learned as Learned  # which methods import from here
+from taer.heads.task import Task as Task
+from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
+from taer.rows import row_chunks, select
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param, field))
@@ -102,6 +64,7 @@ class Head(ClassifierMixin, BaseEstimator):
         "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
         "rng_": value_of(np.random.Generator, help="where everything random comes from"),
     }
+    weighs: ClassVar[bool] = False  # whether ``_learn`` reads the weights of a task; if not, samples are repeated
     class_arrays: ClassVar[tuple[str, ...]] = ()  # the names of those with one row per class, in order of arrival
 
     def __init_subclass__(cls, name: str = "", card: Card | None = None, **kwargs: Any) -> None:
@@ -119,17 +82,23 @@ class Head(ClassifierMixin, BaseEstimator):
 
     # Learning
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything, then learn ``X, y`` as the first task."""
 
         def anew(head: Self) -> None:
             for name in [name for name in vars(head) if name.endswith("_")]:
                 delattr(head, name)
-            head._learn_task(X, y, None)
+            head._learn_task(X, y, None, sample_weight)
 
         return self._change(anew)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn one more task.
 
         Parameters
@@ -142,14 +111,19 @@ class Head(ClassifierMixin, BaseEstimator):
             change, those of classes without samples here are treated as old.
         classes : array, optional
             Accepted as in scikit-learn and checked to contain ``y``; it is not needed.
+        sample_weight : array of shape (n_samples,), optional
+            How often each sample counts: 2 is the sample twice, 0 leaves it out. Heads that are solved from statistics
+            take any weights. Others see a sample as often as its weight says; what is left of a weight after the whole
+            number is the probability of once more.
         """
-        return self._change(lambda head: head._learn_task(X, y, classes))
+        return self._change(lambda head: head._learn_task(X, y, classes, sample_weight))
 
-    def _learn_task(self, X: Any, y: Any, classes: Any) -> None:
+    def _learn_task(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
         check_params(self)
         first = not hasattr(self, "classes_")
         X = check_features(self, X, reset=first)
         labels = check_labels(y, len(X), None if first else self.classes_)
+        weights = check_weights(sample_weight, len(X))
         if classes is not None and (unlisted := np.setdiff1d(labels, classes)).size:
             raise ValueError(f"y has labels that classes lacks: {unlisted[:5].tolist()}")
         if first:
@@ -158,6 +132,9 @@ class Head(ClassifierMixin, BaseEstimator):
             self.n_tasks_ = 0
             self.dtype_ = result_type(X)
             self._set_labels(labels[:0])
+        if weights is not None:
+            rows = np.flatnonzero(weights) if self.weighs else repetitions(weights, labels, self.rng_)
+            X, labels, weights = select(X, rows), labels[rows], weights[rows] if self.weighs else None
         known, present = self.classes_, np.unique(labels)
         arriving = np.setdiff1d(present, known)
         self.n_tasks_ += 1
@@ -167,7 +144,7 @@ class Head(ClassifierMixin, BaseEstimator):
         ]
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
-        self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_))
+        self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_, weights))
         if not (first or self.card.few_shot):
             warn_of_few(self.name, arriving, self._class_counts())
 
@@ -321,6 +298,53 @@ class Head(ClassifierMixin, BaseEstimator):
         for rows in _scored(X, len(self.classes_)):
             yield rows, self._scores(X[rows])[:, self.numbers_]
 
+    # Corrections
+
+    def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take samples back: scores are then as if they had never been learned, to rounding.
+
+        What the first task fixed (the map of the features, shrinkages) and the temperature of probabilities stay. A
+        class without samples is forgotten. For heads that answer from sums over samples; others refuse.
+        """
+        check_is_fitted(self)
+        return self._change(lambda head: corrections.unlearn(head, X, y, sample_weight))
+
+    def merge(self, other: Self, base: Self | None = None) -> Self:
+        """A head that knows what this one and another have learned; ``a + b`` is ``a.merge(b)``.
+
+        Equal, to rounding, to a head that learned everything itself. What the first task fixed must be the same in
+        both. ``base`` is the head that both were copied from, whose samples then count once.
+        """
+        return corrections.merged(self, other, base)
+
+    def __add__(self, other: Self) -> Self:
+        return self.merge(other)
+
+    # What a head on sums implements, so that samples can be taken back and heads be merged.
+
+    def _sums(self) -> Any:
+        """What is kept of the samples, by the numbers of their classes: it can be added and subtracted."""
+        return self.statistics_
+
+    def _sums_of(self, task: Task) -> Any:
+        """The same of some samples."""
+        raise NotImplementedError
+
+    def _set_sums(self, sums: Any, changed: np.ndarray) -> None:
+        """Replace what is kept and what follows from it; some classes have other samples than before."""
+        raise NotImplementedError
+
+    def _fixed(self) -> dict[str, Any]:
+        """What the first task decided and merged heads must have in common, by name."""
+        return {}
+
+    def _sums_from(self, other: Self) -> tuple[Any, bool]:
+        """The sums of another head as this one would have counted them, and whether both had the same first task."""
+        raise NotImplementedError
+
+    def _absorb(self, other: Self) -> None:
+        """What else is taken over from a head that is merged into this one."""
+
     # Classes
 
     def rename(self, old: Any, new: Any) -> Self:
@@ -352,7 +376,15 @@ class Head(ClassifierMixin, BaseEstimator):
         number = self._number_of(label)
         if len(self.classes_) == 1:
             raise ValueError("the only class cannot be forgotten")
-        return self._change(lambda head: head._drop(number))
+
+        def drop(head: Self) -> None:
+            head._drop(number)
+            head._update(np.zeros(0, np.int64))
+
+        return self._change(drop)
+
+    def _update(self, classes: np.ndarray) -> None:
+        """Bring the scores up to date: these classes have other samples than before, or a class is gone."""
 
     def _drop(self, number: int) -> None:
         """Drop what is kept under a class's number; later numbers move up."""
