@@ -469,7 +469,7 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def _outdate(self) -> None:
         """Drop what was measured on the head as it was."""
-        vars(self).pop("misfits_", None)
+        self.__dict__.pop("misfits_", None)
 
     def _update(self, classes: np.ndarray) -> None:
         """Bring the scores up to date: these classes have other samples than before, or a class is gone."""
@@ -483,6 +483,12 @@ class Head(ClassifierMixin, BaseEstimator):
                 setattr(self, name, np.delete(value, number, axis=0))
             elif hasattr(value, "without"):
                 setattr(self, name, value.without(number))
+
+    def _numbers_of(self, labels: np.ndarray) -> np.ndarray:
+        """Of checked labels, all of known classes."""
+        if unknown := np.setdiff1d(labels, self.classes_).tolist():
+            raise ValueError(f"{unknown[0]!r} is not a known class")
+        return self.numbers_[np.searchsorted(self.classes_, labels)]
 
     def _number_of(self, label: Any) -> int:
         labels = self.classes_.tolist()  # compared by Python: numpy ignores a NUL at the end of a string

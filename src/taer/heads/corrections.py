@@ -33,11 +33,8 @@ def unlearn(head: Any, X: Any, y: Any, sample_weight: Any) -> None:
     if weights is not None:
         rows = np.flatnonzero(weights)
         X, labels, weights = select(X, rows), labels[rows], weights[rows]
-    if unknown := np.setdiff1d(labels, head.classes_).tolist():
-        raise ValueError(f"{unknown[0]!r} is not a known class, so no sample of it can be taken back")
-    numbers = head.numbers_[np.searchsorted(head.classes_, labels)]
     n_classes = len(head.classes_)
-    _subtract(head, head._sums_of(Task(X, numbers, n_classes, n_classes, head.n_tasks_, weights)))
+    _subtract(head, head._sums_of(Task(X, head._numbers_of(labels), n_classes, n_classes, head.n_tasks_, weights)))
 
 
 def _subtract(head: Any, taken: Any) -> None:
