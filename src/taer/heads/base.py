@@ -344,8 +344,8 @@ class Head(ClassifierMixin, BaseEstimator):
         """For each sample a few classes, the most probable first, that contain the true one with this frequency.
 
         After :meth:`calibrate` this is guaranteed, on average over samples, by split conformal prediction. Without it,
-        ``bayes`` answers from how well its own samples fitted their classes before it had learned them. A set has at least
-        one class.
+        ``bayes`` answers from how well its own samples fitted their classes before it had learned them. A set may be
+        empty: no class fits well enough.
         """
         conformal.check_coverage(coverage)
         head, rows = self._checked(X)
@@ -357,7 +357,6 @@ class Head(ClassifierMixin, BaseEstimator):
                 (1 - probabilities <= limit) if limit is not None else head._fitting(rows[part], scores, coverage)
             )
             order = np.argsort(-probabilities, axis=1, kind="stable")
-            inside[np.arange(len(order)), order[:, 0]] = True
             sets += [head.classes_[best[own[best]]] for best, own in zip(order, inside, strict=True)]
         return sets
 
