@@ -39,6 +39,14 @@ def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):
     assert space["same"].predict(["I do not know my PIN"]).tolist() == ["PIN"]
 
 
+@pytest.mark.parametrize("page", ["docs/corrections.md", "docs/unknowns.md"])
+def test_pages_run_as_written(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    space: dict = {}
+    for code in python_blocks(page):
+        exec(code, space)
+
+
 def test_the_walks_of_contributing_lead_somewhere():
     """Each `file:function` is there."""
     steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
