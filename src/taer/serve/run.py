@@ -29,6 +29,8 @@ def run(
     port: int,
     token: str,
     public: bool,
+    method: str | None = None,
+    relearn: bool = False,
 ) -> None:
     """Serve until stopped."""
     if demo or backbone:
@@ -39,7 +41,8 @@ def run(
         first, held_back = demo_head()
         service = Service(folder, demo_backbone(), first, held_back)
     else:
-        service = Service(folder, find(backbone) if backbone else None, load(model) if model else None)
+        eyes, given = find(backbone) if backbone else None, load(model) if model else None
+        service = Service(folder, eyes, given, method=method, relearn=relearn)
     for notice in service.notices:
         print(f"taer: {folder}: {notice}", file=sys.stderr)
     if model and not service.is_new:
