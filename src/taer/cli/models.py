@@ -62,6 +62,15 @@ def fit(
         list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    unknown: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep a threshold of novelty, above which the answer is this, such as '?': no known class."
+        ),
+    ] = None,
+    false_alarms: Annotated[
+        float, typer.Option(help="Fraction of samples of known classes that --unknown may take for unknown.")
+    ] = 0.05,
 ) -> None:
     """Learn the training part of a feature file as the first task of a new head."""
     from taer.features import load_features
@@ -70,7 +79,9 @@ def fit(
     _check_replaceable(out, by_head=True)
     params = parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
-    _learn(head, load_features(features), classes, out)
+    if not 0 < false_alarms < 1:
+        raise ValueError(f"--false-alarms must be above 0 and below 1, got {false_alarms:g}")
+    _learn(head, load_features(features), classes, out, unknown, false_alarms)
 
 
 @app.command()
@@ -251,8 +262,15 @@ def _check_replaceable(out: Path, *, by_head: bool) -> None:
         raise ValueError(f"{out}: exists and is something else than what would be written; name another file")
 
 
-def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None:
-    """One task, saved and summed up in a line."""
+def _learn(
+    head: Head,
+    data: FeatureSet,
+    classes: str | None,
+    out: Path,
+    unknown: str | None = None,
+    false_alarms: float = 0.05,
+) -> None:
+    """One task, saved and summed up in a line; with ``unknown``, the head also gets a threshold."""
     import numpy as np
 
     from taer.heads.few import collected
@@ -262,6 +280,8 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
     names = np.array(data.classes)
     with collected() as warned:
         head.partial_fit(X, labels)
+        if unknown is not None:
+            _keep_threshold(head, X, labels, unknown, false_alarms)
     head.save(out)
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
@@ -276,7 +296,31 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
             f"{100 * right.mean():.2f} %",
             end="",
         )
+        if unknown is not None:
+            answered = head.predict(select(data.test_x, test), unknown=unknown).astype(str) != unknown
+            accuracy = f", accuracy on the others {100 * right[answered].mean():.2f} %" if answered.any() else ""
+            print(f"; {unknown} for {100 * (1 - answered.mean()):.2f} % of them{accuracy}", end="")
     print()
+
+
+def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_alarms: float) -> None:
+    """From what the head keeps or, if it keeps nothing for that, from a fifth that a second head has not learned."""
+    import numpy as np
+    from sklearn.base import clone
+
+    from taer.rows import select
+
+    if unknown in head.classes_.astype(str):
+        raise ValueError(f"--unknown {unknown}: that is one of the classes")
+    if head.own_novelty:
+        head.novelty_threshold(false_alarms=false_alarms)
+        return
+    of_class = np.concatenate([np.flatnonzero(labels == label)[4::5] for label in np.unique(labels)])
+    if not len(of_class):
+        raise ValueError("--unknown: a threshold needs a class of five samples or more")
+    rest = np.setdiff1d(np.arange(len(labels)), of_class)
+    trial = clone(head).fit(select(X, rest), labels[rest])
+    head.threshold_ = trial.novelty_threshold(select(X, of_class), false_alarms)
 
 
 def _training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:

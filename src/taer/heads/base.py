@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
@@ -13,15 +13,17 @@ from scipy.special import entr, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from taer.heads import corrections, exact
+from taer.heads import conformal, corrections, exact, unknowns
 from taer.heads.card import Card
+from taer.heads.conformal import weights_of
 from taer.heads.embedding import result_type
 from taer.heads.few import warn_of_few
-from taer.heads.fitted import FLOATS, Fitted, Sizes, check_declared, count, declared, value_of, word
+from taer.heads.fitted import FLOATS, Fitted, Sizes, array, check_declared, count, declared, number, value_of, word
 from taer.heads.params import check_params, documented, param
 from taer.heads.registry import register
 from taer.heads.task import Learned as Learned  # which methods import from here
 from taer.heads.task import Task as Task
+from taer.heads.unknowns import class_thresholds
 from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
 from taer.rows import row_chunks, select
 
@@ -63,7 +65,20 @@ class Head(ClassifierMixin, BaseEstimator):
         "n_tasks_": count(help="number of tasks learned so far"),
         "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
         "rng_": value_of(np.random.Generator, help="where everything random comes from"),
+        "threshold_": number(
+            optional=True, help="the novelty above which a sample is unknown, if one was asked for"
+        ),
+        "class_thresholds_": class_thresholds(help="the same by label, for classes with one of their own"),
+        "misfits_": array(
+            "calibration",
+            types=("float64",),
+            optional=True,
+            help="one minus the probability of the true class of each sample of ``calibrate``, sorted",
+        ),
     }
+    own_novelty: ClassVar[bool] = (
+        False  # whether it keeps how novel its samples looked: no held-out ones are needed
+    )
     weighs: ClassVar[bool] = False  # whether ``_learn`` reads the weights of a task; if not, samples are repeated
     class_arrays: ClassVar[tuple[str, ...]] = ()  # the names of those with one row per class, in order of arrival
 
@@ -145,6 +160,7 @@ class Head(ClassifierMixin, BaseEstimator):
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
         self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_, weights))
+        self._outdate()
         if not (first or self.card.few_shot):
             warn_of_few(self.name, arriving, self._class_counts())
 
@@ -209,38 +225,55 @@ class Head(ClassifierMixin, BaseEstimator):
         scores = self.scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities over the classes seen so far, one column per class of ``classes_``."""
+    def predict_proba(self, X: ArrayLike, *, priors: Mapping[Any, float] | None = None) -> np.ndarray:
+        """Probabilities over the classes seen so far, one column per class of ``classes_``.
+
+        ``priors`` are the frequencies of all classes where the head is used, by label, in any unit. Without them, all
+        classes are taken to be equally frequent there.
+        """
         head, rows = self._checked(X)
-        return np.concatenate([head.probabilities(scores) for _, scores in head._chunks(rows)])
+        found = np.concatenate([head.probabilities(scores) for _, scores in head._chunks(rows)])
+        if priors is None:
+            return found
+        weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights_of(
+            head, priors
+        )
+        return (weighted / weighted.sum(axis=1, keepdims=True)).astype(found.dtype)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """The probabilities that belong to rows of scores."""
         found: np.ndarray = softmax(scores, axis=-1)
         return found
 
-    def predict(self, X: ArrayLike, *, unknown: Any = None, threshold: float | None = None) -> np.ndarray:
-        """The class with the highest score, or ``unknown`` where :meth:`novelty` is above ``threshold``.
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        unknown: Any = None,
+        threshold: float | None = None,
+        priors: Mapping[Any, float] | None = None,
+    ) -> np.ndarray:
+        """The class with the highest score; with ``priors``, the one with the highest probability.
 
-        With an ``unknown`` of another kind than the labels (``"?"`` among integers) the answers are an array of objects.
+        ``unknown`` is the answer where :meth:`novelty` is above ``threshold`` or, if none is given, above the threshold
+        that :meth:`novelty_threshold` has kept. If it is of another kind than the labels (``"?"`` among integers), the
+        answers are an array of objects.
         """
         if unknown is None and threshold is not None:
             raise ValueError("threshold needs unknown: what to answer above it")
         head, rows = self._checked(X)
-        parts = _scored(rows, len(head.classes_))
-        labels = head.classes_[
-            np.argsort(head.numbers_)[np.concatenate([head._best(rows[part]) for part in parts])]
-        ]
+        if priors is None:
+            parts = _scored(rows, len(head.classes_))
+            best = np.argsort(head.numbers_)[np.concatenate([head._best(rows[part]) for part in parts])]
+        else:
+            best = head.predict_proba(rows, priors=priors).argmax(axis=1)
+        labels = head.classes_[best]
         if unknown is None:
             return labels
-        if threshold is None or np.isnan(threshold):
-            raise ValueError("unknown needs a threshold; novelty_threshold(X) finds one from held-out samples")
         if unknown in head.classes_.tolist():
             raise ValueError(f"unknown must not be one of the classes, and {unknown!r} is")
-        answer = np.array(unknown)
-        if answer.dtype.kind != labels.dtype.kind:
-            answer, labels = np.array(unknown, object), labels.astype(object)
-        return np.where(head.novelty(rows) > threshold, answer, labels)
+        limits = unknowns.thresholds_of(head, labels, threshold)
+        return unknowns.marked(labels, unknown, head.novelty(rows) > limits)
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         """The number of the class with the highest score, of a few rows; the first of ``classes_`` among equals."""
@@ -271,21 +304,69 @@ class Head(ClassifierMixin, BaseEstimator):
         entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
         return entropy
 
-    def novelty_threshold(self, X: ArrayLike | None = None, false_alarms: float = 0.05) -> float:
-        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds.
+    def novelty_threshold(
+        self, X: ArrayLike | None = None, false_alarms: float = 0.05, *, per_class: bool = False
+    ) -> float:
+        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds; kept as ``threshold_``.
 
         ``X`` are held-out samples of known classes: the head is surer of those it learned from. ``bayes`` needs none: it
-        keeps how novel its own samples looked before it had learned them.
+        keeps how novel its own samples looked before it had learned them. With ``per_class``, classes that are predicted
+        often enough among them get a threshold of their own, too (``class_thresholds_``). Thresholds stay as they are
+        when the head learns more: ask again.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
-        if X is None:
-            check_is_fitted(self)
-            return self._kept_threshold(false_alarms)
-        return float(np.quantile(self.novelty(X), 1 - false_alarms))
+        check_is_fitted(self)
+        self._change(lambda head: unknowns.keep_threshold(head, X, false_alarms, per_class))
+        return self.threshold_
 
     def _kept_threshold(self, false_alarms: float) -> float:
+        """The threshold from what the head keeps."""
         raise ValueError(f"{type(self).__name__} needs held-out samples of known classes: novelty_threshold(X)")
+
+    def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
+        """Those of classes with enough samples, by label."""
+        return {}
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep how well held-out samples of known classes fit, for the guarantee of :meth:`predict_set`.
+
+        It holds for samples like these, and until the head changes: what was kept is then dropped.
+        """
+
+        def keep(head: Self) -> None:
+            head.misfits_ = conformal.misfits(head, X, y)
+
+        check_is_fitted(self)
+        return self._change(keep)
+
+    def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[np.ndarray]:
+        """For each sample a few classes, the most probable first, that contain the true one with this frequency.
+
+        After :meth:`calibrate` this is guaranteed, on average over samples, by split conformal prediction. Without it,
+        ``bayes`` answers from how well its own samples fitted their classes before it had learned them. A set has at least
+        one class.
+        """
+        conformal.check_coverage(coverage)
+        head, rows = self._checked(X)
+        limit = conformal.limit(head.misfits_, coverage) if hasattr(head, "misfits_") else None
+        sets = []
+        for part, scores in head._chunks(rows):
+            probabilities = head.probabilities(scores)
+            inside = (
+                (1 - probabilities <= limit) if limit is not None else head._fitting(rows[part], scores, coverage)
+            )
+            order = np.argsort(-probabilities, axis=1, kind="stable")
+            inside[np.arange(len(order)), order[:, 0]] = True
+            sets += [head.classes_[best[own[best]]] for best, own in zip(order, inside, strict=True)]
+        return sets
+
+    def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
+        """Whether rows fit each class of ``classes_`` as well as a fraction ``coverage`` of its samples did."""
+        raise ValueError(
+            f"{type(self).__name__} keeps no scores of samples before it learned them: calibrate(X, y) with held-out "
+            "samples comes before predict_set"
+        )
 
     def _checked(self, X: Any) -> tuple[Self, Any]:
         """One consistent view of the head, whatever another thread teaches it meanwhile, and checked features."""
@@ -363,6 +444,8 @@ class Head(ClassifierMixin, BaseEstimator):
             tasks = [task for _, task in head.learning_order_]
             head.learning_order_ = [Learned(*entry) for entry in zip(labels, tasks, strict=True)]
             head._set_labels(np.array(labels))
+            if old in (own := getattr(head, "class_thresholds_", {})):
+                head.class_thresholds_ = {labels[number] if label == old else label: own[label] for label in own}
 
         return self._change(relabel)
 
@@ -380,8 +463,13 @@ class Head(ClassifierMixin, BaseEstimator):
         def drop(head: Self) -> None:
             head._drop(number)
             head._update(np.zeros(0, np.int64))
+            head._outdate()
 
         return self._change(drop)
+
+    def _outdate(self) -> None:
+        """Drop what was measured on the head as it was."""
+        vars(self).pop("misfits_", None)
 
     def _update(self, classes: np.ndarray) -> None:
         """Bring the scores up to date: these classes have other samples than before, or a class is gone."""

@@ -61,6 +61,7 @@ def _subtract(head: Any, taken: Any) -> None:
             head._drop(number)
         left, changed = left.relabelled(np.arange(len(left.labels))), np.searchsorted(left.labels, changed)
     head._set_sums(left, changed)
+    head._outdate()
 
 
 def merged(one: Any, other: Any, base: Any) -> Any:
@@ -84,6 +85,7 @@ def merged(one: Any, other: Any, base: Any) -> Any:
         new = added.relabelled(_entered(head, other, added.labels, parted))
         head._set_sums(before + new, new.labels)
         head._absorb(other)
+        head._outdate()
 
     return one._change(join)
 
