@@ -42,6 +42,7 @@ def extract(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and count it.")
     ] = False,
+    half: Annotated[bool, typer.Option("--half", help="Compute in half precision, on a GPU.")] = False,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
 ) -> None:
@@ -90,6 +91,7 @@ def extract(
                 label_column=label_column,
                 split_column=split_column,
                 skip_bad=skip_bad,
+                half=half,
                 progress=show,
             )
         except ValueError as error:
@@ -106,7 +108,9 @@ def extract(
 
 def _with_options(message: str) -> str:
     """A message that names parameters of ``taer.extract``, with the options of the command in their place."""
-    parameters = r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad)=(\w+(?:\.\d+)?)"
+    parameters = (
+        r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad|half)=(\w+(?:\.\d+)?)"
+    )
     return re.sub(
         parameters,
         lambda match: f"--{match[1].replace('_', '-')}" + ("" if match[2] == "True" else f" {match[2]}"),

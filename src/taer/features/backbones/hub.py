@@ -42,20 +42,26 @@ def weights_of(folder: Path) -> str:
     return sha256_of(files)
 
 
+def config_of(folder: Path) -> str:
+    """SHA-256 of what, with the weights, determines a model of transformers."""
+    return sha256_of([folder / "config.json"])
+
+
 def find_vision_model(name: str) -> Backbone:
     """A vision model of transformers: ViT, DeiT, DINOv2, CLIP, SigLIP, ConvNeXt, ResNet and their like."""
     require("transformers", "images")
     folder = model_folder(name)
-    transform = read_transform(folder)
+    transform, weights = read_transform(folder), weights_of(folder)
 
-    def load() -> Encoder:
-        return image_encoder(_pooled(folder), transform.crop, transform.mean, transform.std)
+    def load(half: bool = False) -> Encoder:
+        identity = f"hf {weights} {config_of(folder)}"
+        return image_encoder(identity, lambda: _pooled(folder), transform.crop, transform.mean, transform.std, half)
 
     return Backbone(
         f"hf:{name}",
         "image",
         f"{transform}; the model's pooled image feature",
-        f"hf:{name} sha256:{weights_of(folder)}",
+        f"hf:{name} sha256:{weights}",
         transform,
         load,
     )
