@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
+
+_lock = Lock()
+_inside = 0  # how many are inside: the number of threads is one of the whole process
+_limit: Any = None  # what the first of them changed, for the last to restore
 
 
 @cache
@@ -14,7 +20,22 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Matrix products of a few dozen rows are several times slower on two threads than on one."""
-    limit: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="blas")
-    return limit
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Inside, numpy and scipy multiply and factorise on one thread: the same bits on any number of cores.
+
+    It is also faster. Products of a few dozen rows take several times longer on two threads, and on a machine with other
+    work so does everything that waits for the slower thread.
+    """
+    global _inside, _limit
+    with _lock:
+        if not _inside:
+            _limit = _thread_pools().limit(limits=1, user_api="blas")
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                _limit.restore_original_limits()

@@ -23,6 +23,7 @@ from taer.heads.params import check_params, documented, param
 from taer.heads.registry import register
 from taer.heads.validation import check_features, check_labels, generator
 from taer.rows import row_chunks
+from taer.threads import one_blas_thread
 
 
 class Learned(NamedTuple):
@@ -184,13 +185,15 @@ class Head(ClassifierMixin, BaseEstimator):
     def _change(self, change: Callable[[Self], None]) -> Self:
         """Make a change to a copy and take it over at once.
 
-        A call that fails changes nothing, and a prediction in another thread sees the head before it or after it.
+        A call that fails changes nothing, and a prediction in another thread sees the head before it or after it. Learned
+        on one thread of BLAS, a head is the same bits whatever the number of cores.
         """
         changed = self._snapshot()
         if hasattr(self, "rng_"):
             changed.rng_ = np.random.Generator(type(self.rng_.bit_generator)())
             changed.rng_.bit_generator.state = self.rng_.bit_generator.state
-        change(changed)
+        with one_blas_thread():
+            change(changed)
         self.__dict__ = changed.__dict__
         return self
 

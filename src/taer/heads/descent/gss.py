@@ -14,7 +14,6 @@ from taer.heads.descent.losses import cross_entropy, cross_entropy_gradient
 from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.heads.params import param
 from taer.memory import POLICIES, draw
-from taer.threads import one_blas_thread
 
 
 class GSS(MemoryHead, name="gss", card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no")):
@@ -53,7 +52,7 @@ class GSS(MemoryHead, name="gss", card=Card("baseline", old_scores="move", keeps
             return found
 
         loop, plan = self._loop(), self._plan(task, columns)
-        with one_blas_thread(), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
                 rows, target = batch.rows, batch.constants["target"]
                 if len(memory):
