@@ -29,6 +29,7 @@ from taer.features.set import FeatureSet
 from taer.features.sources import Part, Source, open_source
 from taer.files import written_whole
 from taer.parallel import Shared, device_share, on_cluster, sharing
+from taer.threads import cores
 
 CHUNK = 256  # items in a file of finished work: what a kill can cost
 _AHEAD = 4  # batches decoded before they are needed; more would only fill the memory
@@ -257,7 +258,7 @@ class _Here:
             [(name, rows[start : start + size]) for start in range(0, len(rows), size)] for name, rows in chunks
         ]
         reading = (partial(self._read, name, row) for name, rows in chunks for row in rows)
-        with contextlib.closing(_in_order(reading, os.cpu_count() or 1, _AHEAD * size)) as items:
+        with contextlib.closing(_in_order(reading, cores(), _AHEAD * size)) as items:
             computing = (
                 partial(self._encode, self._good(name, rows, items)) for chunk in batches for name, rows in chunk
             )

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import logging
-import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from taer import __version__
 from taer.extras import require
 from taer.files import written_whole
 from taer.storage import cache_folder
+from taer.threads import cores
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,7 +36,7 @@ def open_session(model: bytes | Path) -> Any:
     options = runtime.SessionOptions()
     # threads that wait by spinning take the cores that decode the next images
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    options.intra_op_num_threads = cores()
     options.log_severity_level = 3
     gpu = [name for name in ("CUDAExecutionProvider",) if name in runtime.get_available_providers()]
     try:
