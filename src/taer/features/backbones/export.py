@@ -30,13 +30,13 @@ class ExportFailed(Exception):
     """The exporter does not know an operation of this network, or got it wrong."""
 
 
-def open_session(model: bytes | Path) -> Any:
-    """An onnxruntime session on all cores."""
+def open_session(model: bytes | Path, threads: int | None = None) -> Any:
+    """An onnxruntime session; a batch is computed on all cores unless ``threads`` says less."""
     runtime = require("onnxruntime", "onnx")
     options = runtime.SessionOptions()
     # threads that wait by spinning take the cores that decode the next images
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.intra_op_num_threads = cores()
+    options.intra_op_num_threads = threads or cores()
     options.log_severity_level = 3
     gpu = [name for name in ("CUDAExecutionProvider",) if name in runtime.get_available_providers()]
     try:
@@ -48,7 +48,11 @@ def open_session(model: bytes | Path) -> Any:
 
 
 def exported_session(
-    identity: str, build: Callable[[], nn.Module], example: np.ndarray, dynamic: Sequence[int] = ()
+    identity: str,
+    build: Callable[[], nn.Module],
+    example: np.ndarray,
+    dynamic: Sequence[int] = (),
+    threads: int | None = None,
 ) -> Any:
     """A session of the network that ``build`` makes and ``identity`` determines.
 
@@ -60,13 +64,13 @@ def exported_session(
     path = cache_folder() / "onnx" / f"{key[:20]}.onnx"
     if path.is_file():
         with contextlib.suppress(ValueError):  # damaged on disk: exported again
-            return open_session(path)
+            return open_session(path, threads)
     model = export(build(), example, dynamic)
     with contextlib.suppress(OSError):  # a cache that cannot be written is one that is not used
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as partial:
             partial.write_bytes(model)
-    return open_session(model)
+    return open_session(model, threads)
 
 
 def export(module: nn.Module, example: np.ndarray, dynamic: Sequence[int] = ()) -> bytes:

@@ -50,15 +50,16 @@ def encoder_of(
     example: np.ndarray,
     *,
     dynamic: Sequence[int] = (),
+    threads: int | None = None,
     half: bool = False,
 ) -> OnnxEncoder | TorchEncoder:
-    """The fastest way here to run a network on batches like the example."""
+    """The fastest way here to run a network on batches like the example; ``threads`` as in :func:`open_session`."""
     device = torch_device()
     if half and device == "cpu":
         raise ValueError("half precision is for GPUs, and torch finds none here; leave half=True out")
     if device == "cpu" and find_spec("onnxruntime") and find_spec("onnxscript"):
         with contextlib.suppress(ExportFailed):
-            session = exported_session(identity, lambda: build().eval(), example, dynamic)
+            session = exported_session(identity, lambda: build().eval(), example, dynamic, threads)
             return OnnxEncoder(session, len(example))
     return TorchEncoder(build().eval(), device, len(example) if device == "cpu" else GPU_BATCH, half)
 

@@ -13,6 +13,7 @@ from taer.extras import require
 from taer.features.backbones.base import Backbone, Encoder
 from taer.features.backbones.hub import config_of, model_folder, read_json, weights_of
 from taer.features.backbones.inference import OnnxEncoder, TorchEncoder, encoder_of
+from taer.threads import spread
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,7 +36,7 @@ def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
 
         tokens = np.array([[0, 1, 2], [3, 4, 5]])
         identity = f"hidden states {weights} {config_of(folder)}"
-        network = encoder_of(identity, lambda: _hidden_states(folder), tokens, dynamic=(0, 1), half=half)
+        network = encoder_of(identity, lambda: _hidden_states(folder), tokens, dynamic=(0, 1), threads=1, half=half)
         return SentenceEncoder(AutoTokenizer.from_pretrained(folder), network, pooling, normalise, longest)
 
     recipe = f"first {longest} tokens, {pooling} pooling{', unit length' if normalise else ''}"
@@ -111,13 +112,20 @@ class SentenceEncoder:
         of_length: defaultdict[int, list[int]] = defaultdict(list)
         for row, ids in enumerate(tokens):
             of_length[len(ids)].append(row)
-        vectors: dict[int, np.ndarray] = {}
+        batches = []
         for length, rows in of_length.items():
             size = max(1, _TOKENS // length)
-            for batch in (rows[start : start + size] for start in range(0, len(rows), size)):
-                hidden = self._network.run(np.array([tokens[row] for row in batch]))
-                vectors.update(zip(batch, self._pooled(hidden), strict=True))
-        return np.stack([vectors[row] for row in range(len(items))])
+            batches += [rows[start : start + size] for start in range(0, len(rows), size)]
+        batches.sort(
+            key=lambda batch: -len(batch) * len(tokens[batch[0]])
+        )  # the longest first: no core waits at the end
+
+        def encode(batch: list[int]) -> np.ndarray:
+            return self._pooled(self._network.run(np.array([tokens[row] for row in batch])))
+
+        # a core per batch: two cores that share a short text mostly wait for each other
+        encoded = np.concatenate(spread(encode, batches))
+        return encoded[np.argsort(np.concatenate(batches))]
 
     def _pooled(self, hidden: np.ndarray) -> np.ndarray:
         # not by the network: onnxruntime's mean has other last bits when a text is alone in its batch
