@@ -36,8 +36,14 @@ lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 test: lint  ## install what the tests need, check style and types, run the tests
 	$(BIN)/pytest -n 2 -m 'not slow'
 
-test-all: lint  ## the slow set: what takes long or needs more than pip can install, and the kernels of other CPUs
-	$(BIN)/pytest -m slow -rs || test $$? -eq 5
+# MLflow's pins would change the versions that everything else is tested with.
+$(VENV)-mlflow/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-mlflow
+	$(VENV)-mlflow/bin/pip install --quiet --disable-pip-version-check mlflow -e .
+	@touch $@
+
+test-all: lint $(VENV)-mlflow/.installed  ## the slow set: what takes long or needs more than pip can install, and the kernels of other CPUs
+	MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) $(BIN)/pytest -m slow -rs || test $$? -eq 5
 	tools/kernels.sh $(BIN)
 
 # The core and its tests alone, without the extras: tests that need more are skipped, and say so.
@@ -73,4 +79,4 @@ bench: $(BENCH_VENV)/.installed  ## measure speed against others; writes docs/be
 	$(BENCH_VENV)/bin/python benchmarks/bench.py $(if $(FEATURES),--features $(FEATURES))
 
 clean:  ## remove the environments and the results
-	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(BENCH_VENV) dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-mlflow $(BENCH_VENV) dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
