@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "HEADS": "taer.heads",
     "Card": "taer.heads",
+    "from_linear": "taer.heads.from_linear",
     "make_head": "taer.heads",
     "load": "taer.persist.save",
     "ClassStatistics": "taer.statistics",
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from taer.heads.descent.taer import TaER as TaER
     from taer.heads.descent.threshold_moving import ThresholdMoving as ThresholdMoving
     from taer.heads.descent.ucir import UCIR as UCIR
+    from taer.heads.from_linear import from_linear as from_linear
     from taer.memory import GradientBased as GradientBased
     from taer.memory import GreedyBalanced as GreedyBalanced
     from taer.memory import Herding as Herding

@@ -120,7 +120,8 @@ def test_methods_shows_the_cards(cli):
     _, out, _ = cli("methods")
     assert list(re.findall(r"^  ([a-z-]+) {2,}\S.*\n {20}exemplars: ", out, re.M)) == list(HEADS)
     assert (
-        "exemplars: none; old scores move: never; forgets a class exactly: yes; few examples: yes; ONNX: yes" in out
+        "exemplars: none; old scores move: never; forgets a class exactly: yes; unlearns samples, merges: yes; "
+        "few examples: yes; ONNX: yes" in out
     )
     # one name may mean something else in another head
     assert re.search(r"^  alpha +weight of the stored logits \(derpp\)$", out, re.M)

@@ -1,4 +1,4 @@
-"""The life of a head in a shell: ``taer fit``, ``learn``, ``forget``, ``rename``, ``predict``, ``audit``, ``export``."""
+"""The life of a head in a shell: ``taer fit``, ``learn``, ``unlearn``, ``merge``, ``forget``, ``rename``, ``predict``, …"""
 
 from __future__ import annotations
 
@@ -62,6 +62,15 @@ def fit(
         list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    unknown: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep a threshold of novelty, above which the answer is this, such as '?': no known class."
+        ),
+    ] = None,
+    false_alarms: Annotated[
+        float, typer.Option(help="Fraction of samples of known classes that --unknown may take for unknown.")
+    ] = 0.05,
 ) -> None:
     """Learn the training part of a feature file as the first task of a new head."""
     from taer.features import load_features
@@ -70,7 +79,9 @@ def fit(
     _check_replaceable(out, by_head=True)
     params = parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
-    _learn(head, load_features(features), classes, out)
+    if not 0 < false_alarms < 1:
+        raise ValueError(f"--false-alarms must be above 0 and below 1, got {false_alarms:g}")
+    _learn(head, load_features(features), classes, out, unknown, false_alarms)
 
 
 @app.command()
@@ -97,6 +108,36 @@ def forget(model: Model, label: Annotated[str, typer.Argument(help="The class to
     head = load(model)
     head.forget(_label(label, head))
     _save(head, out or model, f"{label} is forgotten")
+
+
+@app.command()
+def unlearn(model: Model, features: Features, classes: Classes = None, out: Out = None) -> None:
+    """Take the training part of a feature file back out of a saved head, as if it had never been learned."""
+    from taer.features import load_features
+    from taer.persist.save import load
+
+    head = load(model)
+    X, labels = _training_part(load_features(features), classes, head)
+    known = len(head.classes_)
+    head.unlearn(X, labels)
+    gone = f", {known - len(head.classes_)} without samples forgotten" if known > len(head.classes_) else ""
+    _save(head, out or model, f"{len(labels)} samples are taken back{gone}")
+
+
+@app.command()
+def merge(
+    model: Model,
+    other: Annotated[Path, typer.Argument(help="Another saved head of the same method.")],
+    out: Annotated[Path, typer.Option(help="Where the merged head is saved; a head that is there is replaced.")],
+    base: Annotated[
+        Path | None, typer.Option(help="The head that both are copies of: what it has learned counts once.")
+    ] = None,
+) -> None:
+    """Write one head that knows what two have learned."""
+    from taer.persist.save import load
+
+    head = load(model).merge(load(other), None if base is None else load(base))
+    _save(head, out, f"{model} and {other} are merged")
 
 
 @app.command()
@@ -221,25 +262,32 @@ def _check_replaceable(out: Path, *, by_head: bool) -> None:
         raise ValueError(f"{out}: exists and is something else than what would be written; name another file")
 
 
-def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None:
-    """One task, saved and summed up in a line."""
+def _learn(
+    head: Head,
+    data: FeatureSet,
+    classes: str | None,
+    out: Path,
+    unknown: str | None = None,
+    false_alarms: float = 0.05,
+) -> None:
+    """One task, saved and summed up in a line; with ``unknown``, the head also gets a threshold."""
     import numpy as np
 
     from taer.heads.few import collected
     from taer.rows import select
 
-    chosen = _chosen(data, classes)
+    X, labels = _training_part(data, classes, head)
     names = np.array(data.classes)
-    rows = np.flatnonzero(np.isin(data.train_y, chosen))
-    if not len(rows):
-        raise ValueError(f"{data.name}: no training samples of these classes")
     with collected() as warned:
-        head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
+        head.partial_fit(X, labels)
+        if unknown is not None:
+            _keep_threshold(head, X, labels, unknown, false_alarms)
     head.save(out)
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
     known = np.isin(names[data.test_y], head.classes_.astype(str))
-    print(f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}", end="")
+    task = f"{len(labels)} samples of {len(np.unique(labels))} classes learned as task {head.n_tasks_}"
+    print(f"{out}: {task}", end="")
     if known.any():
         test = np.flatnonzero(known)
         right = head.predict(select(data.test_x, test)).astype(str) == names[data.test_y[test]]
@@ -248,7 +296,43 @@ def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None
             f"{100 * right.mean():.2f} %",
             end="",
         )
+        if unknown is not None:
+            answered = head.predict(select(data.test_x, test), unknown=unknown).astype(str) != unknown
+            accuracy = f", accuracy on the others {100 * right[answered].mean():.2f} %" if answered.any() else ""
+            print(f"; {unknown} for {100 * (1 - answered.mean()):.2f} % of them{accuracy}", end="")
     print()
+
+
+def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_alarms: float) -> None:
+    """From what the head keeps or, if it keeps nothing for that, from a fifth that a second head has not learned."""
+    import numpy as np
+    from sklearn.base import clone
+
+    from taer.rows import select
+
+    if unknown in head.classes_.astype(str):
+        raise ValueError(f"--unknown {unknown}: that is one of the classes")
+    if head.own_novelty:
+        head.novelty_threshold(false_alarms=false_alarms)
+        return
+    of_class = np.concatenate([np.flatnonzero(labels == label)[4::5] for label in np.unique(labels)])
+    if not len(of_class):
+        raise ValueError("--unknown: a threshold needs a class of five samples or more")
+    rest = np.setdiff1d(np.arange(len(labels)), of_class)
+    trial = clone(head).fit(select(X, rest), labels[rest])
+    head.threshold_ = trial.novelty_threshold(select(X, of_class), false_alarms)
+
+
+def _training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
+    """Training samples of the classes that the user named, and their labels as the head calls them."""
+    import numpy as np
+
+    from taer.rows import select
+
+    rows = np.flatnonzero(np.isin(data.train_y, _chosen(data, classes)))
+    if not len(rows):
+        raise ValueError(f"{data.name}: no training samples of these classes")
+    return select(data.train_x, rows), _as_known(np.array(data.classes)[data.train_y[rows]], head)
 
 
 def _chosen(data: FeatureSet, classes: str | None) -> list[int]:
