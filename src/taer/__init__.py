@@ -13,12 +13,16 @@ _HOMES = {
     "Card": "taer.heads",
     "from_linear": "taer.heads.from_linear",
     "make_head": "taer.heads",
-    "load": "taer.persist.save",
+    "load": "taer.persist.pipelines",
+    "diagnose": "taer.persist.diagnosis",
+    "Pipeline": "taer.pipeline",
+    "make_pipeline": "taer.pipeline",
     "ClassStatistics": "taer.statistics",
     "GradientBased": "taer.memory",
     "GreedyBalanced": "taer.memory",
     "Herding": "taer.memory",
     "Reservoir": "taer.memory",
+    "Extractor": "taer.features.extractor",
     "FeatureSet": "taer.features",
     "extract": "taer.features.extraction",
     "features_from_arrays": "taer.features",
@@ -60,9 +64,19 @@ if TYPE_CHECKING:
     from taer.features import features_from_arrays as features_from_arrays
     from taer.features import load_features as load_features
     from taer.features.extraction import extract as extract
+    from taer.features.extractor import Extractor as Extractor
     from taer.heads import HEADS as HEADS
     from taer.heads import Card as Card
     from taer.heads import make_head as make_head
+    from taer.heads.adapter.aanets import AANetsAdapter as AANetsAdapter
+    from taer.heads.adapter.ags_cl import AGSCLAdapter as AGSCLAdapter
+    from taer.heads.adapter.der import DERAdapter as DERAdapter
+    from taer.heads.adapter.fas import FASAdapter as FASAdapter
+    from taer.heads.adapter.finetune import FinetuneAdapter as FinetuneAdapter
+    from taer.heads.adapter.hat import HATAdapter as HATAdapter
+    from taer.heads.adapter.joint import JointAdapter as JointAdapter
+    from taer.heads.adapter.xdg import XdGAdapter as XdGAdapter
+    from taer.heads.closed_form.bayes import Bayes as Bayes
     from taer.heads.closed_form.factor_analyser import FactorAnalyser as FactorAnalyser
     from taer.heads.closed_form.fecam import FeCAM as FeCAM
     from taer.heads.closed_form.gauss_chain import GaussChain as GaussChain
@@ -103,7 +117,10 @@ if TYPE_CHECKING:
     from taer.memory import Herding as Herding
     from taer.memory import Reservoir as Reservoir
     from taer.parallel import cluster as cluster
-    from taer.persist.save import load as load
+    from taer.persist.diagnosis import diagnose as diagnose
+    from taer.persist.pipelines import load as load
+    from taer.pipeline import Pipeline as Pipeline
+    from taer.pipeline import make_pipeline as make_pipeline
     from taer.statistics import ClassStatistics as ClassStatistics
     from taer.stream import class_stream as class_stream
     from taer.stream import sample_stream as sample_stream

@@ -25,6 +25,7 @@ from taer.heads.task import Learned as Learned  # which methods import from here
 from taer.heads.task import Task as Task
 from taer.heads.unknowns import class_thresholds
 from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
+from taer.origin import Origin
 from taer.rows import row_chunks, select
 
 
@@ -65,6 +66,11 @@ class Head(ClassifierMixin, BaseEstimator):
         "n_tasks_": count(help="number of tasks learned so far"),
         "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
         "rng_": value_of(np.random.Generator, help="where everything random comes from"),
+        "feature_origin_": value_of(
+            Origin,
+            optional=True,
+            help="backbone, weights and preprocessing that the features come from, if a feature file or a pipeline said so",
+        ),
         "threshold_": number(
             optional=True, help="the novelty above which a sample is unknown, if one was asked for"
         ),
@@ -195,6 +201,12 @@ class Head(ClassifierMixin, BaseEstimator):
     def _learn(self, task: Task) -> None:
         """Learn one task. Fitted arrays are replaced, never written into: others may still hold them."""
         raise NotImplementedError
+
+    def check_origin(self, origin: Origin | None) -> None:
+        """Raise a ValueError for features of another backbone than the head has learned, as far as both are known."""
+        known = getattr(self, "feature_origin_", None)
+        if known is not None and origin is not None and (difference := origin.difference(known)):
+            raise ValueError(f"features of another backbone than the head has learned: {difference}")
 
     # Answering
 
@@ -519,6 +531,8 @@ class Head(ClassifierMixin, BaseEstimator):
         first = {name: attributes[name] for name in Head.fitted}
         check_declared({name: value for name, value in state.items() if name in first}, first, {})
         self._check_classes()
+        if (origin := state.get("feature_origin_")) is not None:
+            origin.check()
         check_declared(state, attributes, self._sizes())
 
     def _sizes(self) -> Sizes:
