@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
 import torch
 from PIL import Image
 from safetensors.torch import save_file

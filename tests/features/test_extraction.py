@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("onnxruntime")
 import taer
 from taer.features import extraction
 from taer.features.backbones.inference import OnnxEncoder
