@@ -62,6 +62,14 @@ if TYPE_CHECKING:
     from taer.heads import HEADS as HEADS
     from taer.heads import Card as Card
     from taer.heads import make_head as make_head
+    from taer.heads.adapter.aanets import AANetsAdapter as AANetsAdapter
+    from taer.heads.adapter.ags_cl import AGSCLAdapter as AGSCLAdapter
+    from taer.heads.adapter.der import DERAdapter as DERAdapter
+    from taer.heads.adapter.fas import FASAdapter as FASAdapter
+    from taer.heads.adapter.finetune import FinetuneAdapter as FinetuneAdapter
+    from taer.heads.adapter.hat import HATAdapter as HATAdapter
+    from taer.heads.adapter.joint import JointAdapter as JointAdapter
+    from taer.heads.adapter.xdg import XdGAdapter as XdGAdapter
     from taer.heads.closed_form.factor_analyser import FactorAnalyser as FactorAnalyser
     from taer.heads.closed_form.fecam import FeCAM as FeCAM
     from taer.heads.closed_form.gauss_chain import GaussChain as GaussChain

@@ -210,6 +210,7 @@ def _print_summary(
         from taer.experiment import FEW_SHOT
 
         measured = {"A_T": "A_T", "AIA": "AIA", "ECE": "ECE", "novelty_AUROC": "novelty AUROC"}
+        measured["task_given"] = "task given"
         measured |= {name: name.replace("_", " ") for name in FEW_SHOT}
         writer = csv.writer(sys.stdout)
         names = [f"{name}{part}" for name in measured.values() for part in ("", " std")]
@@ -219,6 +220,7 @@ def _print_summary(
             writer.writerow([row["method"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
         return
     from taer.experiment import Spread
+    from taer.heads import find_head
 
     runs = "1 run" if stream["seeds"] == 1 else f"{stream['seeds']} runs"
     heading = (
@@ -226,8 +228,16 @@ def _print_summary(
         f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {runs}"
     )
     few_shot = stream["shots"] is not None or "samples" in stream
-    metrics = ("last", "base", "new", "AIA") if few_shot else ("A_T", "AIA")
-    header = ["method", *(f"{name} (%)" for name in metrics), "seconds", "samples", "bytes"]
+    metrics = ["last", "base", "new", "AIA"] if few_shot else ["A_T", "AIA"]
+    guesses = any(find_head(row["method"]).card.guesses_task for row in rows)
+    metrics += ["task_given"] * guesses
+    header = [
+        "method",
+        *(f"{name.replace('_given', ' given')} (%)" for name in metrics),
+        "seconds",
+        "samples",
+        "bytes",
+    ]
     cells = [
         [
             row["method"],
@@ -256,6 +266,7 @@ def _print_summary(
     )
     table.caption = (
         f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ± is the standard deviation over runs. "
+        f"{'Task given: accuracy after the last task among the classes of the own task. ' * guesses}"
         "Samples and bytes are those of the exemplars, statistics and penalties that are kept besides the columns. "
         f"{source}."
     )

@@ -136,6 +136,7 @@ def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
             "A_T": _percent(result["A_T"] for result in group),
             "AIA": _percent(result["AIA"] for result in group),
             **{name: _percent(_found(result[name] for result in group)) for name in FEW_SHOT},  # type: ignore[literal-required]
+            "task_given": _percent(task_given(result) for result in group),
             "ECE": _percent(result["ece"][-1] for result in group),
             "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
             "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
@@ -153,6 +154,11 @@ def _found(values: Iterable[float | None]) -> Iterator[float]:
 
 def _percent(fractions: Iterable[float]) -> dict[str, Any]:
     return Spread.of(100 * value for value in fractions)._asdict()
+
+
+def task_given(result: Result) -> float:
+    """The accuracy after the last task if a head may only answer with classes of the sample's own task."""
+    return result["decomposition"][-1]["within_task"]
 
 
 def mean_auroc(result: Result) -> float | None:
