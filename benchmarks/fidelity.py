@@ -241,6 +241,19 @@ def table_of_logits(bench: Bench) -> None:
     table(["features", "lr", "`unseen_logits`", "CUB-200", "CIFAR-100"], rows)
 
 
+def table_of_adapters(bench: Bench) -> None:
+    print("### Systems on an adapter\n")
+    rows = []
+    for method in (name for name, head in HEADS.items() if head.card.group == "adapter"):
+        cells = [
+            bench.measure(bench.sets[name], method, {"epochs": epochs}, metric=metric)
+            for name, epochs in EPOCHS.items()
+            for metric in ("A_T", "task_given")
+        ]
+        rows.append([method, *show(cells)])
+    table(["method", "CUB-200", "task given", "CIFAR-100", "task given"], rows)
+
+
 TABLES: dict[str, Callable[[Bench], None]] = {
     "methods": table_of_methods,
     "grids": table_of_grids,
@@ -250,6 +263,7 @@ TABLES: dict[str, Callable[[Bench], None]] = {
     "related": table_of_related,
     "last-batches": table_of_last_batches,
     "logits": table_of_logits,
+    "adapters": table_of_adapters,
 }
 
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from taer.heads import make_head as make_head
     from taer.heads.adapter.aanets import AANetsAdapter as AANetsAdapter
     from taer.heads.adapter.ags_cl import AGSCLAdapter as AGSCLAdapter
+    from taer.heads.adapter.den import DENAdapter as DENAdapter
     from taer.heads.adapter.der import DERAdapter as DERAdapter
     from taer.heads.adapter.fas import FASAdapter as FASAdapter
     from taer.heads.adapter.finetune import FinetuneAdapter as FinetuneAdapter

@@ -10,11 +10,11 @@ from scipy.special import entr, expit, log_softmax, softmax
 
 import taer
 from taer.experiment import Run, execute, summarize
-from taer.heads.adapter.ags_cl import shrunk
 from taer.heads.adapter.branches import Branches
+from taer.heads.adapter.den import split, thresholded
 from taer.heads.adapter.fas import by_atoms, mixed
 from taer.heads.adapter.hat import annealed, compensation
-from taer.heads.adapter.network import Network, units_of
+from taer.heads.adapter.network import Network, shrunk, units_of
 from taer.heads.base import Task
 from taer.heads.descent.losses import margin_gradient
 from taer.heads.embedding import unit_rows
@@ -374,6 +374,53 @@ def test_ags_cl_holds_important_units_and_empties_the_others(tasks):
     units = np.maximum(head.embedding_(tasks[1][0]) @ head.hidden_.T, 0)
     np.testing.assert_allclose(head.importance_, 0.9 * importance + units.mean(axis=0), rtol=1e-9)
     np.testing.assert_array_equal(head.masks_[0], importance > 0)  # new life in a unit does not reach old classes
+
+
+# DEN
+
+
+def test_den_thresholds_single_weights():
+    np.testing.assert_allclose(thresholded(np.array([0.5, -0.2, 0.05, -0.05]), 0.1), [0.4, -0.1, 0, 0])
+
+
+def test_den_splits_the_units_that_drifted():
+    """By hand: the second of two units moved by 5; its copy takes the columns of the new classes along."""
+    before, moved = np.array([[1.0, 0], [0, 1]]), np.array([[1.0, 0.1], [3, 5]])
+    found = split(Network(moved, np.array([[7.0, 8]]), np.ones(2)), before, drift=0.2)
+    np.testing.assert_array_equal(found.hidden, [[1, 0.1], [0, 1], [3, 5]])
+    np.testing.assert_array_equal(found.columns, [[7, 0, 8]])
+
+
+def test_den_adds_units_only_above_a_loss(tasks):
+    settings = {"width": 8, "added": 3, "drift": 1e9, "random_state": 0}
+    enough = learn(taer.DENAdapter(tau=1e9, **settings), tasks[:2])
+    assert len(enough.hidden_) == 8
+    more = learn(taer.DENAdapter(tau=0.0, group=0.0, **settings), tasks[:2])
+    assert len(more.hidden_) == 11
+    np.testing.assert_array_equal(
+        more.masks_, [[1] * 8 + [0] * 3, [1] * 11]
+    )  # a task answers with the units of its time
+    emptied = learn(taer.DENAdapter(tau=0.0, group=1e3, **settings), tasks[:2])
+    assert len(emptied.hidden_) == 8
+
+
+def test_den_selects_the_units_that_reach_a_new_output(tasks):
+    """A penalty so large that no column leaves zero: nothing is retrained, so the first task keeps its units."""
+    head = taer.DENAdapter(width=8, tau=1e9, random_state=0).partial_fit(*tasks[0])
+    hidden = head.hidden_
+    head.set_params(l1=1e9).partial_fit(*tasks[1])
+    np.testing.assert_array_equal(head.hidden_, hidden)
+    head.set_params(l1=0.0, drift=1e9).partial_fit(*tasks[2])
+    assert (head.hidden_ != hidden).any()
+
+
+def test_den_keeps_the_answers_of_earlier_tasks_when_every_unit_splits(tasks):
+    head = taer.DENAdapter(width=8, drift=0.0, random_state=0).partial_fit(*tasks[0])
+    before = head.scores(tasks[0][0])
+    learn(head, tasks[1:])
+    assert len(head.hidden_) > 16
+    after = head.scores(tasks[0][0], classes=[1, 4])
+    np.testing.assert_allclose(np.diff(after), np.diff(before), atol=1e-12)
 
 
 # The task, guessed and given

@@ -99,7 +99,7 @@ class AANetsAdapter(
 
     def _branches(self) -> Branches:
         plastic, scales, columns = (each.copy() for each in (self.plastic_, self.scales_, self.columns_))
-        return Branches(self.hidden_, plastic, scales, columns, blend=self.blend_, eta=self.eta_)
+        return Branches(self.hidden_, plastic, scales, columns, self.blend_, self.eta_)
 
     def _gradients(self, task: Task, batch: Batch, branches: Branches, before: Branches) -> Branches:
         answer, target = branches(batch.rows), batch.constants["target"]

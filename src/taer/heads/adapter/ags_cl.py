@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from taer.heads.adapter.network import Network, NetworkPlan, units_of
+from taer.heads.adapter.network import Network, NetworkPlan, shrunk, units_of
 from taer.heads.adapter.tasks import GUESSING, MASKS, TaskHead
 from taer.heads.base import Task
 from taer.heads.descent.loop import Samples
@@ -59,7 +59,7 @@ class AGSCLAdapter(TaskHead, name="ags-cl-adapter", card=GUESSING):
         if task.number == 1:
             self.importance_: np.ndarray = np.zeros(len(self.hidden_), self.dtype_)
 
-    def _train(self, task: Task, network: Network) -> None:
+    def _train(self, task: Task, network: Network) -> Network:
         if self.n_tasks_ > 1:
             idle = (self.importance_ == 0) & (self.rng_.random(len(self.importance_)) < self.rho)
             network.hidden[idle] = self._new_units(idle.sum(), network.hidden.shape[1])
@@ -78,10 +78,4 @@ class AGSCLAdapter(TaskHead, name="ags-cl-adapter", card=GUESSING):
         )
         self.importance_ = (self.eta * self.importance_ + active / len(task.X)).astype(self.dtype_)
         network.gates[:] = self.importance_ > 0
-
-
-def shrunk(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """The proximal map of the norm of each row: shorter by so much, or zero."""
-    lengths = np.sqrt(np.square(rows).sum(axis=1))
-    kept = np.maximum(1 - by / np.where(lengths > 0, lengths, 1), 0)
-    return rows * kept[:, None].astype(rows.dtype)
+        return network

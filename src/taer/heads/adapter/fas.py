@@ -61,7 +61,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
             self.columns_ = np.zeros((task.n_classes, self.members * self.width), self.dtype_)
             self.atoms_: np.ndarray = np.zeros((0, self.members, self.atoms, self.atoms), self.dtype_)
 
-    def _train(self, task: Task, network: Network) -> None:
+    def _train(self, task: Task, network: Network) -> Network:
         """Learn the members in turn; atoms and columns are views, moved in place."""
         self.atoms_ = grown(self.atoms_, self.n_tasks_)
         members = zip(self.atoms_[task.number - 1], self._by_member(network.columns), strict=True)
@@ -74,6 +74,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
             move = None if first else swapping(network.hidden, atoms)
             plan = NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, move=move)
             self._loop().train(Network(hidden, columns, np.ones_like(network.gates)), plan)
+        return network
 
     def _store_task(self, task: Task, network: Network) -> None:
         self.hidden_ = network.hidden

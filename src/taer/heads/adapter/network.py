@@ -37,6 +37,13 @@ def units_of(hidden: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.maximum(units, 0, out=units)
 
 
+def shrunk(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """The proximal map of the norm of each row: shorter by so much, or zero."""
+    lengths = np.sqrt(np.square(rows).sum(axis=1))
+    kept = np.maximum(1 - by / np.where(lengths > 0, lengths, 1), 0)
+    return rows * kept[:, None].astype(rows.dtype)
+
+
 @dataclass(frozen=True)
 class NetworkPlan(Plan):
     """What a head does in one task, with a network."""

@@ -54,15 +54,18 @@ class TaskHead(AdapterHead):
             X = task.X if len(members) == len(task.y) else select(task.X, members)
             part = Task(X, np.searchsorted(own, task.y[members]), 0, len(own), number)  # its classes from 0
             network = Network(self.hidden_.copy(), self.columns_[own], self._gates(part))
-            self._train(part, network)
+            network = self._train(part, network)
+            columns = np.pad(
+                self.columns_, [(0, 0), (0, len(network.hidden) - len(self.hidden_))]
+            )  # if units were added
             self._store_task(part, network)
-            columns = self.columns_.copy()
             columns[own] = exact.rounded(network.columns, self.dtype_)
             self.columns_ = columns
 
-    def _train(self, task: Task, network: Network) -> None:
-        """Learn the classes of one task, with a softmax over them alone."""
+    def _train(self, task: Task, network: Network) -> Network:
+        """Learn the classes of one task, with a softmax over them alone; returns the network, which may have more units."""
         self._loop().train(network, self._plan(task, network))
+        return network
 
     def _is_new(self, task: Task) -> bool:
         """Whether a task is learned for the first time."""
@@ -78,7 +81,8 @@ class TaskHead(AdapterHead):
         return grown(known, self.n_tasks_)
 
     def _store_task(self, task: Task, network: Network) -> None:
-        self.hidden_, self.masks_ = network.hidden, self._masks()
+        added = len(network.hidden) - len(self.hidden_)
+        self.hidden_, self.masks_ = network.hidden, np.pad(self._masks(), [(0, 0), (0, added)])
         self.masks_[task.number - 1] = network.gates
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:

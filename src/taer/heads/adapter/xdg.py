@@ -61,7 +61,7 @@ class XdGAdapter(TaskHead, name="xdg-adapter", card=GUESSING):
             gates[self.rng_.permutation(len(gates))[: int(self.gated * len(gates))]] = 0
         return gates
 
-    def _train(self, task: Task, network: Network) -> None:
+    def _train(self, task: Task, network: Network) -> Network:
         start, path = network.hidden.copy(), np.zeros_like(network.hidden)
         strength = 2 * self.c * self.importance_
 
@@ -76,3 +76,4 @@ class XdGAdapter(TaskHead, name="xdg-adapter", card=GUESSING):
         self._loop().train(network, plan)
         moved = np.square(network.hidden - start)
         self.importance_ = self.importance_ + np.maximum(path, 0) / (moved + DAMPING)
+        return network

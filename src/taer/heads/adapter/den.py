@@ -1,0 +1,120 @@
+"""Dynamically expandable networks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from taer.heads.adapter.network import Network, NetworkPlan, shrunk, units_of
+from taer.heads.adapter.tasks import GUESSING, MASKS, TaskHead
+from taer.heads.base import Task, log_sum_exp
+from taer.heads.descent.loop import Samples
+from taer.heads.descent.losses import cross_entropy
+from taer.heads.fitted import Fitted
+from taer.heads.params import param
+from taer.rows import row_chunks
+
+
+class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
+    """DEN: a new task retrains the units it needs, adds units if that is not enough, and splits those that drifted.
+
+    The first task minimizes ``CE + l1 · (Σ|A| + Σ|W|)`` over incoming weights ``A`` and columns ``W``. A later one, with a
+    softmax over its own classes:
+
+    1. learns its columns alone, with ``l1 · Σ|W|``; units with a column weight other than zero are selected;
+    2. retrains these units and the columns;
+    3. if the mean cross-entropy is above ``tau``, adds ``added`` units, trained with ``group · Σ_u |A_u|``, and drops those
+       that become zero;
+    4. splits each old unit whose weights moved by more than ``drift``: the unit returns to where it was, for the tasks so
+       far, and a copy of what it became is new.
+
+    A task answers with the units of its time: those that existed when it had been learned.
+
+    Departures: one layer of units above frozen features; l1 and group norms are stepped by their proximal maps; thresholds
+    are ours; no last retraining after a split, because columns of the new task move to the copies; the task at test
+    is guessed by the least entropy.
+
+    References
+    ----------
+    J. Yoon et al., "Lifelong Learning with Dynamically Expandable Networks", ICLR 2018.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> X, y = np.repeat(np.eye(4), 20, axis=0), np.repeat([0, 1, 2, 3], 20)
+    >>> head = taer.DENAdapter(random_state=0).partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    >>> head.scores(np.eye(4)[2:], classes=[2, 3]).argmax(axis=1)  # the task given
+    array([0, 1])
+    """
+
+    l1: float = param(0.001, "strength of the sparsity of single weights", at_least=0)
+    tau: float = param(0.2, "mean cross-entropy above which units are added", at_least=0)
+    added: int = param(16, "units that are added at once", at_least=1)
+    group: float = param(0.01, "strength of the sparsity of added units", at_least=0)
+    drift: float = param(0.2, "distance from which a unit is split", at_least=0)
+
+    fitted: ClassVar[dict[str, Fitted]] = MASKS
+
+    def _train(self, task: Task, network: Network) -> Network:
+        if not self._is_new(task):  # more samples of known classes: their units rest
+            self._fit(task, network, np.zeros(len(network.hidden)))
+            return network
+        if self.n_tasks_ == 1:
+            self._fit(task, network, np.ones(len(network.hidden)), l1_units=self.l1, l1=self.l1)
+            return network
+        before = network.hidden.copy()
+        self._fit(task, network, np.zeros(len(before)), l1=self.l1)
+        self._fit(task, network, network.columns.any(axis=0).astype(float))
+        if self._loss(task, network) > self.tau:
+            network = self._expanded(task, network)
+        return split(network, before, self.drift)
+
+    def _fit(self, task: Task, network: Network, moving: np.ndarray, l1_units: float = 0, l1: float = 0) -> None:
+        """Train the columns and the incoming weights of some units."""
+        rate = moving[:, None].astype(self.dtype_)
+
+        def move(network: Network, gradients: Network, lr: float) -> None:
+            network.hidden[:] = thresholded(network.hidden - lr * rate * gradients.hidden, lr * l1_units)
+            network.columns[:] = thresholded(network.columns - lr * gradients.columns, lr * l1)
+
+        self._loop().train(network, NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, move=move))
+
+    def _expanded(self, task: Task, network: Network) -> Network:
+        """With new units, those that the group norm has not emptied."""
+        known = len(network.hidden)
+        hidden = np.concatenate([network.hidden, self._new_units(self.added, network.hidden.shape[1])])
+        columns = np.pad(network.columns, [(0, 0), (0, self.added)])
+        larger = Network(hidden, columns, np.ones(len(hidden), self.dtype_))
+
+        def move(network: Network, gradients: Network, lr: float) -> None:
+            stepped = network.hidden[known:] - lr * gradients.hidden
+            network.hidden[known:] = shrunk(stepped, np.full(self.added, lr * self.group))
+            network.columns[:] -= lr * gradients.columns
+
+        plan = NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, resting_units=known, move=move)
+        self._loop().train(larger, plan)
+        kept = np.append(np.ones(known, bool), larger.hidden[known:].any(axis=1))
+        return Network(larger.hidden[kept], larger.columns[:, kept], larger.gates[kept])
+
+    def _loss(self, task: Task, network: Network) -> float:
+        total = 0.0
+        for rows in row_chunks(task.X):
+            scores = units_of(network.hidden, self.embedding_(task.X[rows])) @ network.columns.T
+            total += float((log_sum_exp(scores) - scores[np.arange(len(scores)), task.y[rows]]).sum())
+        return total / len(task.X)
+
+
+def thresholded(weights: np.ndarray, by: float) -> np.ndarray:
+    """The proximal map of the absolute value: nearer to zero by so much, or zero."""
+    return np.sign(weights) * np.maximum(np.abs(weights) - by, 0) if by else weights
+
+
+def split(network: Network, before: np.ndarray, drift: float) -> Network:
+    """Units that drifted return to where they were; copies of what they became, with their columns, are new."""
+    known = len(before)
+    moved = np.flatnonzero(np.sqrt(np.square(network.hidden[:known] - before).sum(axis=1)) > drift)
+    hidden = np.concatenate([network.hidden, network.hidden[moved]])
+    columns = np.concatenate([network.columns, network.columns[:, moved]], axis=1)
+    hidden[moved], columns[:, moved] = before[moved], 0
+    return Network(hidden, columns, np.ones(len(hidden), hidden.dtype))
