@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from taer.heads import Card as Card
     from taer.heads import make_head as make_head
     from taer.heads.closed_form.bayes import Bayes as Bayes
+    from taer.heads.closed_form.factor_analyser import FactorAnalyser as FactorAnalyser
     from taer.heads.closed_form.fecam import FeCAM as FeCAM
     from taer.heads.closed_form.gauss_chain import GaussChain as GaussChain
     from taer.heads.closed_form.gauss_frozen import GaussFrozen as GaussFrozen
@@ -85,15 +86,21 @@ if TYPE_CHECKING:
     from taer.heads.descent.er import ER as ER
     from taer.heads.descent.er_balanced import ERBalanced as ERBalanced
     from taer.heads.descent.er_fixed import ERFixed as ERFixed
+    from taer.heads.descent.feature_replay import FeatureReplay as FeatureReplay
     from taer.heads.descent.finetune import Finetune as Finetune
     from taer.heads.descent.gdumb import GDumb as GDumb
     from taer.heads.descent.gss import GSS as GSS
     from taer.heads.descent.icarl import ICaRL as ICaRL
     from taer.heads.descent.joint import Joint as Joint
     from taer.heads.descent.lwf import LwF as LwF
+    from taer.heads.descent.mas import MAS as MAS
+    from taer.heads.descent.mer import MER as MER
     from taer.heads.descent.oewc import OnlineEWC as OnlineEWC
+    from taer.heads.descent.rwalk import RWalk as RWalk
+    from taer.heads.descent.si import SI as SI
     from taer.heads.descent.ssil import SSIL as SSIL
     from taer.heads.descent.taer import TaER as TaER
+    from taer.heads.descent.threshold_moving import ThresholdMoving as ThresholdMoving
     from taer.heads.descent.ucir import UCIR as UCIR
     from taer.memory import GradientBased as GradientBased
     from taer.memory import GreedyBalanced as GreedyBalanced

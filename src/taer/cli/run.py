@@ -272,15 +272,20 @@ def methods() -> None:
     from taer.heads import HEADS
     from taer.heads.card import GROUPS
 
+    width = max(map(len, HEADS)) + 2
     for group, title in GROUPS.items():
         heads = {name: head for name, head in HEADS.items() if head.card.group == group}
         if heads:
             print(f"{title[0].upper()}{title[1:]}:\n")
         for name, head in heads.items():
-            print(f"  {name:<15}{(head.__doc__ or '').strip().splitlines()[0]}")
-            print(" " * 17 + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
-            print(" " * 17 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
+            print(f"  {name:<{width}}{(head.__doc__ or '').strip().splitlines()[0]}")
+            print(" " * (width + 2) + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
+            print(" " * (width + 2) + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
     print("What the parameters mean:\n")
-    help_texts = {item.name: item.metadata["help"] for head in HEADS.values() for item in fields(head)}
-    for name, text in sorted(help_texts.items()):
-        print(f"  {name:<20}{text}")
+    helps: dict[str, dict[str, list[str]]] = {}
+    for name, head in HEADS.items():
+        for item in fields(head):
+            helps.setdefault(item.name, {}).setdefault(item.metadata["help"], []).append(name)
+    for parameter, texts in sorted(helps.items()):
+        for text, names in texts.items():
+            print(f"  {parameter:<20}{text}" + (f" ({', '.join(names)})" if len(texts) > 1 else ""))
