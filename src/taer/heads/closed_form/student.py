@@ -157,8 +157,8 @@ class StudentHead(Head):
         return fitting
 
     def _sums(self) -> Summaries:
-        numbers = np.arange(len(self.counts_))
-        return Summaries(numbers, tuple(map(self._kept, numbers)), self.roots_.shape[1])
+        n = len(self.counts_)
+        return Summaries(np.arange(n), tuple(self._kept(label) for label in range(n)), self.roots_.shape[1])
 
     def _set_sums(self, sums: Summaries, changed: np.ndarray) -> None:
         arrays = {name: grown(getattr(self, name), len(self.classes_)) for name in self.class_arrays}
@@ -223,7 +223,8 @@ class StudentHead(Head):
             len(unsure) and possible[unsure].mean() < _FEW
         )  # then rows share too few classes to be asked together
         for rows in unsure[:, None] if alone else [unsure][: len(unsure)]:
-            classes = self.numbers_[possible[rows].any(axis=0)[self.numbers_]]  # the first of classes_ among equals
+            among: np.ndarray = possible[rows].any(axis=0)
+            classes = self.numbers_[among[self.numbers_]]  # the first of classes_ among equals
             best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
         return best
 
