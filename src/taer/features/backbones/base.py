@@ -13,6 +13,7 @@ import numpy as np
 
 from taer.features.images import DECODER
 from taer.features.sources.base import Kind
+from taer.origin import Origin
 
 _STRIP = 16  # as long as wide: the crop of a longer image shows only its middle
 
@@ -22,6 +23,7 @@ class Encoder(Protocol):
 
     engine: str
     batch_size: int
+    in_flight: int  # batches that may be computed at the same time: two keep a GPU busy
 
     def __call__(self, items: Sequence[Any], /) -> np.ndarray: ...
 
@@ -35,7 +37,12 @@ class Backbone:
     preprocess: str
     weights: str
     prepare: Callable[[Any], Any]
-    load: Callable[[], Encoder]
+    load: Callable[..., Encoder]  # half=True: in half precision, on a GPU
+    graph: Callable[[], bytes] | None = None  # an ONNX model from a batch of prepared images to their features
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.name, self.weights, self.preprocess)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from taer.extras import reason, require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
-from taer.features.backbones.inference import image_encoder
+from taer.features.backbones.inference import image_encoder, pixel_graph
 from taer.features.sources.archives import download
 from taer.features.sources.base import Kind
 from taer.storage import cache_folder
@@ -52,26 +52,33 @@ def _network_backbone(
         if not path.is_file():
             raise ValueError(f"{path}: no such weights file")
 
-        def load() -> Encoder:
+        sha256 = sha256_of([path])
+
+        def network() -> nn.Module:
             require("torch", "images")
-            network = build()
-            load_weights(network, path)
-            return image_encoder(network, transform.crop, transform.mean, transform.std)
+            return filled(build(), path)
+
+        def load(half: bool = False) -> Encoder:
+            return image_encoder(f"{name} {sha256}", network, transform.crop, transform.mean, transform.std, half)
+
+        def graph() -> bytes:
+            return pixel_graph(network(), transform.crop, transform.mean, transform.std)
 
         return Backbone(
             name,
             "image",
             f"{transform}; {feature}",
-            f"{path.name if weights else origin} sha256:{sha256_of([path])}",
+            f"{path.name if weights else origin} sha256:{sha256}",
             transform,
             load,
+            graph,
         )
 
     return find
 
 
-def load_weights(network: nn.Module, path: Path) -> None:
-    """Fill a network from a ``.safetensors`` or torch file; only classifiers may be left over in the file."""
+def filled(network: nn.Module, path: Path) -> nn.Module:
+    """The network with its weights, from a ``.safetensors`` or torch file; only classifiers may be left over there."""
     import torch
 
     try:
@@ -83,6 +90,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
             state = torch.load(path, map_location="cpu", weights_only=True)
         state = {key: value for key, value in state.items() if not key.startswith(("head.", "fc.", "_fc."))}
         network.load_state_dict(state)
+        return network
     except Exception as error:  # damaged files and foreign weights fail in many ways
         raise ValueError(f"{path}: not the weights of this network ({reason(error)})") from None
 
