@@ -72,9 +72,7 @@ def test_sets_contain_the_truth_as_often_as_promised(name, overlapping):
             calibration, test = picks[:500], picks[500:]
             head.calibrate(held[calibration], truth[calibration])
             found.append(coverage_of(head.predict_set(held[test], coverage), truth[test]))
-        assert np.mean(found) > coverage - 0.015
-        if head.score(held, truth) < coverage:  # else a set of one class contains the truth more often
-            assert np.mean(found) < coverage + 0.03
+        assert coverage - 0.015 < np.mean(found) < coverage + 0.03  # more where many probabilities are equal
 
 
 @every_head
@@ -83,8 +81,8 @@ def test_sets_are_small_and_sorted(name, overlapping):
     head = small_head(name, random_state=0).fit(X, y).calibrate(held, truth)
     sets, probabilities = head.predict_set(held[:50]), head.predict_proba(held[:50])
     for each, row in zip(sets, probabilities, strict=True):
-        assert 1 <= len(each) <= 5
-        assert each[0] == head.classes_[row.argmax()]
+        assert len(each) <= 5
+        assert not len(each) or each[0] == head.classes_[row.argmax()]
         assert (np.diff(row[np.searchsorted(head.classes_, each)]) <= 0).all()
     larger = head.predict_set(held[:50], 0.99)
     assert all(set(small) <= set(large) for small, large in zip(sets, larger, strict=True))

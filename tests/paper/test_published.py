@@ -78,6 +78,11 @@ def test_columns_are_the_papers():
     assert wheres == [(backbone, dataset) for backbone in ("vit-small", "resnet18") for dataset in datasets]
     quoted = [cell.column for cell in experiment("table2").cells[0] if cell.trial is None]
     assert quoted == ["DER, ResNet18", "AANets, ResNet32", "FAS, ResNet32"]
+    adapters = [cell for cell in experiment("table2").cells[0] if cell.group == "On an adapter"]
+    assert [cell.trial.method for cell in adapters] == [
+        "der-adapter", "aanets-adapter", "fas-adapter", "joint-adapter"]  # fmt: skip
+    assert [cell.published for cell in adapters] == [None] * 4  # the quoted numbers are of other networks
+    assert adapters[0].trial.params["memory_size"] == 2000
     assert [cell.column for cell in experiment("table4").cells[0]][:3] == ["ER", "SS-IL", "TaER"]
 
 
@@ -86,7 +91,9 @@ def test_columns_are_the_papers():
 def test_cells_are_runs_that_heads_accept(name, variant):
     for trial in experiment(name, variant).trials:
         check_params(HEADS[trial.method](**trial.params))
-        assert trial.params.get("standardize", "none") == ("none" if variant == "raw" else "scale")
+        adapted = HEADS[trial.method].card.group == "adapter"  # which needs standardized features
+        treated = "none" if variant == "raw" and not adapted else "scale"
+        assert trial.params.get("standardize", treated) == treated
 
 
 def test_no_setting_is_misspelt():

@@ -61,7 +61,7 @@ def run(
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,
-    memory: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks (memory_size).")] = None,
+    memory_size: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples of the task in a step.")] = None,
     set_: Annotated[
@@ -96,7 +96,7 @@ def run(
     from taer.features import load_features
 
     data = load_features(features)
-    common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
+    common = {"epochs": epochs, "memory_size": memory_size, "lr": lr, "batch_size": batch_size}
     chosen = parameters(_names(methods), common, set_ or [])
     streams = _streams(data, tasks, first, order, shots, samples, seeds)
     runs = [Run(streams[seed], name, params, seed) for name, params in chosen.items() for seed in range(seeds)]
@@ -210,8 +210,9 @@ def _print_summary(
         from taer.experiment import FEW_SHOT
 
         measured = {"A_T": "A_T", "AIA": "AIA", "ECE": "ECE", "novelty_AUROC": "novelty AUROC"}
+        measured["task_given"] = "task given"
         measured |= {name: name.replace("_", " ") for name in FEW_SHOT}
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         names = [f"{name}{part}" for name in measured.values() for part in ("", " std")]
         writer.writerow(["method", *names, "seconds", "memory samples", "memory bytes"])
         for row in rows:
@@ -219,6 +220,7 @@ def _print_summary(
             writer.writerow([row["method"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
         return
     from taer.experiment import Spread
+    from taer.heads import find_head
 
     runs = "1 run" if stream["seeds"] == 1 else f"{stream['seeds']} runs"
     heading = (
@@ -226,8 +228,16 @@ def _print_summary(
         f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {runs}"
     )
     few_shot = stream["shots"] is not None or "samples" in stream
-    metrics = ("last", "base", "new", "AIA") if few_shot else ("A_T", "AIA")
-    header = ["method", *(f"{name} (%)" for name in metrics), "seconds", "samples", "bytes"]
+    metrics = ["last", "base", "new", "AIA"] if few_shot else ["A_T", "AIA"]
+    guesses = any(find_head(row["method"]).card.guesses_task for row in rows)
+    metrics += ["task_given"] * guesses
+    header = [
+        "method",
+        *(f"{name.replace('_given', ' given')} (%)" for name in metrics),
+        "seconds",
+        "samples",
+        "bytes",
+    ]
     cells = [
         [
             row["method"],
@@ -256,6 +266,7 @@ def _print_summary(
     )
     table.caption = (
         f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ± is the standard deviation over runs. "
+        f"{'Task given: accuracy after the last task among the classes of the own task. ' * guesses}"
         "Samples and bytes are those of the exemplars, statistics and penalties that are kept besides the columns. "
         f"{source}."
     )
@@ -272,15 +283,20 @@ def methods() -> None:
     from taer.heads import HEADS
     from taer.heads.card import GROUPS
 
+    width = max(map(len, HEADS)) + 2
     for group, title in GROUPS.items():
         heads = {name: head for name, head in HEADS.items() if head.card.group == group}
         if heads:
             print(f"{title[0].upper()}{title[1:]}:\n")
         for name, head in heads.items():
-            print(f"  {name:<15}{(head.__doc__ or '').strip().splitlines()[0]}")
-            print(" " * 17 + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
-            print(" " * 17 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
+            print(f"  {name:<{width}}{(head.__doc__ or '').strip().splitlines()[0]}")
+            print(" " * (width + 2) + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
+            print(" " * (width + 2) + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
     print("What the parameters mean:\n")
-    help_texts = {item.name: item.metadata["help"] for head in HEADS.values() for item in fields(head)}
-    for name, text in sorted(help_texts.items()):
-        print(f"  {name:<20}{text}")
+    helps: dict[str, dict[str, list[str]]] = {}
+    for name, head in HEADS.items():
+        for item in fields(head):
+            helps.setdefault(item.name, {}).setdefault(item.metadata["help"], []).append(name)
+    for parameter, texts in sorted(helps.items()):
+        for text, names in texts.items():
+            print(f"  {parameter:<20}{text}" + (f" ({', '.join(names)})" if len(texts) > 1 else ""))

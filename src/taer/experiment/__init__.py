@@ -9,6 +9,7 @@ from taer.experiment.results import (
     read_result,
     read_results,
     summarize,
+    task_given,
     write_result,
 )
 from taer.experiment.run import Run, execute, source_digest
@@ -25,5 +26,6 @@ __all__ = [
     "run_grid",
     "source_digest",
     "summarize",
+    "task_given",
     "write_result",
 ]

@@ -116,7 +116,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     """The results in a directory; of runs that differ only in the source of the head, the newest."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; 'taer run --out {folder}' would put results there")
+        raise ValueError(f"{folder}: no such folder; expected one where runs have put their results")
     newest: dict[str, Result] = {}
     for result in map(read_result, sorted(folder.glob("*.json"))):
         if result is not None:  # damaged or edited: 'taer run' would run it again
@@ -125,7 +125,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
             if key not in newest or result["created"] >= newest[key]["created"]:
                 newest[key] = result
     if not newest:
-        raise ValueError(f"{folder}: no results there; 'taer run --out {folder}' puts some")
+        raise ValueError(f"{folder}: no results there; run something that keeps its results in this folder")
     return list(newest.values())
 
 
@@ -140,6 +140,7 @@ def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
             "A_T": _percent(result["A_T"] for result in group),
             "AIA": _percent(result["AIA"] for result in group),
             **{name: _percent(_found(result[name] for result in group)) for name in FEW_SHOT},  # type: ignore[literal-required]
+            "task_given": _percent(task_given(result) for result in group),
             "ECE": _percent(result["ece"][-1] for result in group),
             "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
             "coverage": _percent(result["coverage"][-1] for result in group),
@@ -159,6 +160,11 @@ def _found(values: Iterable[float | None]) -> Iterator[float]:
 
 def _percent(fractions: Iterable[float]) -> dict[str, Any]:
     return Spread.of(100 * value for value in fractions)._asdict()
+
+
+def task_given(result: Result) -> float:
+    """The accuracy after the last task if a head may only answer with classes of the sample's own task."""
+    return result["decomposition"][-1]["within_task"]
 
 
 def mean_auroc(result: Result) -> float | None:

@@ -25,6 +25,7 @@ from taer.heads.task import Learned as Learned  # which methods import from here
 from taer.heads.task import Task as Task
 from taer.heads.unknowns import class_thresholds
 from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
+from taer.origin import Origin
 from taer.rows import row_chunks, select
 
 
@@ -65,6 +66,11 @@ class Head(ClassifierMixin, BaseEstimator):
         "n_tasks_": count(help="number of tasks learned so far"),
         "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
         "rng_": value_of(np.random.Generator, help="where everything random comes from"),
+        "feature_origin_": value_of(
+            Origin,
+            optional=True,
+            help="backbone, weights and preprocessing that the features come from, if a feature file or a pipeline said so",
+        ),
         "threshold_": number(
             optional=True, help="the novelty above which a sample is unknown, if one was asked for"
         ),
@@ -195,6 +201,12 @@ class Head(ClassifierMixin, BaseEstimator):
     def _learn(self, task: Task) -> None:
         """Learn one task. Fitted arrays are replaced, never written into: others may still hold them."""
         raise NotImplementedError
+
+    def check_origin(self, origin: Origin | None) -> None:
+        """Raise a ValueError for features of another backbone than the head has learned, as far as both are known."""
+        known = getattr(self, "feature_origin_", None)
+        if known is not None and origin is not None and (difference := origin.difference(known)):
+            raise ValueError(f"features of another backbone than the head has learned: {difference}")
 
     # Answering
 
@@ -344,8 +356,8 @@ class Head(ClassifierMixin, BaseEstimator):
         """For each sample a few classes, the most probable first, that contain the true one with this frequency.
 
         After :meth:`calibrate` this is guaranteed, on average over samples, by split conformal prediction. Without it,
-        ``bayes`` answers from how well its own samples fitted their classes before it had learned them. A set has at least
-        one class.
+        ``bayes`` answers from how well its own samples fitted their classes before it had learned them. A set may be
+        empty: no class fits well enough.
         """
         conformal.check_coverage(coverage)
         head, rows = self._checked(X)
@@ -357,7 +369,6 @@ class Head(ClassifierMixin, BaseEstimator):
                 (1 - probabilities <= limit) if limit is not None else head._fitting(rows[part], scores, coverage)
             )
             order = np.argsort(-probabilities, axis=1, kind="stable")
-            inside[np.arange(len(order)), order[:, 0]] = True
             sets += [head.classes_[best[own[best]]] for best, own in zip(order, inside, strict=True)]
         return sets
 
@@ -469,7 +480,7 @@ class Head(ClassifierMixin, BaseEstimator):
 
     def _outdate(self) -> None:
         """Drop what was measured on the head as it was."""
-        vars(self).pop("misfits_", None)
+        self.__dict__.pop("misfits_", None)
 
     def _update(self, classes: np.ndarray) -> None:
         """Bring the scores up to date: these classes have other samples than before, or a class is gone."""
@@ -483,6 +494,12 @@ class Head(ClassifierMixin, BaseEstimator):
                 setattr(self, name, np.delete(value, number, axis=0))
             elif hasattr(value, "without"):
                 setattr(self, name, value.without(number))
+
+    def _numbers_of(self, labels: np.ndarray) -> np.ndarray:
+        """Of checked labels, all of known classes."""
+        if unknown := np.setdiff1d(labels, self.classes_).tolist():
+            raise ValueError(f"{unknown[0]!r} is not a known class")
+        return self.numbers_[np.searchsorted(self.classes_, labels)]
 
     def _number_of(self, label: Any) -> int:
         labels = self.classes_.tolist()  # compared by Python: numpy ignores a NUL at the end of a string
@@ -514,6 +531,8 @@ class Head(ClassifierMixin, BaseEstimator):
         first = {name: attributes[name] for name in Head.fitted}
         check_declared({name: value for name, value in state.items() if name in first}, first, {})
         self._check_classes()
+        if (origin := state.get("feature_origin_")) is not None:
+            origin.check()
         check_declared(state, attributes, self._sizes())
 
     def _sizes(self) -> Sizes:

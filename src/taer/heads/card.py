@@ -12,6 +12,7 @@ GROUPS = {
     "related": "methods of its related work",
     "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
     "frozen": "no exemplars, and old scores that never move",
+    "adapter": "systems that need hidden units, on a small adapter above the features, and the bounds of the adapter",
     "bound": "the lower and the upper bound",
     "own": "heads of your own",
 }
@@ -32,6 +33,7 @@ class Card:
         False  # whether it answers from sums over samples: then samples are taken back and heads merged exactly
     )
     few_shot: bool = True  # whether a class of five samples is found beside classes of many
+    guesses_task: bool = False  # whether it answers for one task at a time and has to guess which
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:

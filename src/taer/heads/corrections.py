@@ -33,11 +33,8 @@ def unlearn(head: Any, X: Any, y: Any, sample_weight: Any) -> None:
     if weights is not None:
         rows = np.flatnonzero(weights)
         X, labels, weights = select(X, rows), labels[rows], weights[rows]
-    if unknown := np.setdiff1d(labels, head.classes_).tolist():
-        raise ValueError(f"{unknown[0]!r} is not a known class, so no sample of it can be taken back")
-    numbers = head.numbers_[np.searchsorted(head.classes_, labels)]
     n_classes = len(head.classes_)
-    _subtract(head, head._sums_of(Task(X, numbers, n_classes, n_classes, head.n_tasks_, weights)))
+    _subtract(head, head._sums_of(Task(X, head._numbers_of(labels), n_classes, n_classes, head.n_tasks_, weights)))
 
 
 def _subtract(head: Any, taken: Any) -> None:
@@ -130,15 +127,13 @@ def _since(base: Any, one: Any, other: Any, sums: Any) -> Any:
 def _without_shared(one: Any, other: Any, sums: Any) -> tuple[Any, int]:
     """Without the classes that two copies of one head still have from it, and the last task of these."""
     mine, parted = one._sums(), 0
+    counts, means, their_counts, their_means = mine.counts, mine.means, sums.counts, sums.means
     for number, (label, _) in enumerate(other.learning_order_):
         if label not in one.classes_:
             continue
         own = one._number_of(label)
-        same = np.array_equal(mine.counts[own], sums.counts[sums.labels == number][0]) and np.array_equal(
-            mine.means[own], sums.means[sums.labels == number][0]
-        )
         try:
-            if not same:
+            if counts[own] != their_counts[number] or not np.array_equal(means[own], their_means[number]):
                 raise ValueError
             sums = sums.forget(number)
         except ValueError:

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from taer.experiment import Result, mean_auroc
+from taer.experiment import Result, mean_auroc, task_given
 from taer.features import load_features
 from taer.heads import HEADS, make_head
 from taer.paper import NAMES, experiment, variants
@@ -61,8 +61,9 @@ def label(group: Group) -> str:
 
 def _summary(setting: Setting) -> Table:
     accuracies = ("last", "base", "new", "harmonic", "AIA") if setting.sampling else ("A_T", "AIA")
+    guesses = any(HEADS[group.method].card.guesses_task for group in setting.groups if group.method in HEADS)
     columns = ["Method", "Runs", *(f"{name} (%)" for name in accuracies), "Forgetting (%)", "ECE (%)"]
-    columns += ["Novelty AUROC (%)", "Seconds", "Samples kept", "Bytes kept"]
+    columns += ["Novelty AUROC (%)", "Seconds", "Samples kept", "Bytes kept", *["Task given (%)"] * guesses]
     rows: list[list[Value]] = [
         [
             label(group),
@@ -74,6 +75,7 @@ def _summary(setting: Setting) -> Table:
             ),
             float(np.mean([sum(run["seconds"]) for run in group.results])),
             *(float(np.mean([run[name] for run in group.results])) for name in ("memory_samples", "memory_bytes")),
+            *[_measured([task_given(run) for run in group.results])] * guesses,
         ]
         for group in setting.groups
     ]
@@ -91,6 +93,11 @@ def _summary(setting: Setting) -> Table:
         "tasks. ± is the standard deviation over runs; in brackets the paper's number, where it has one, and the "
         "difference."
     )
+    if guesses:
+        note += (
+            " Task given: accuracy after the last task if a head may only answer with classes of the sample's own "
+            "task, which heads that answer for one task at a time have to guess otherwise."
+        )
     title = f"Methods, {setting.title}"
     return Table(f"{setting.name}-methods", title, note, [("", name) for name in columns], rows)
 

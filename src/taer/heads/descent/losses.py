@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from taer.heads.base import Learned, Task
-from taer.heads.descent.loop import Batch
+from taer.heads.descent.loop import Batch, entropy_gradient
 
 TEMPERATURE = 2.0  # of every published distillation here
+MARGIN = 0.5  # by which the class of a replayed sample should be nearer than new ones
 
 
 def cross_entropy(scores: np.ndarray, batch: Batch) -> np.ndarray:
@@ -25,6 +26,14 @@ def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.nd
     by_class *= weight / np.add.reduce(by_class, axis=0)
     by_class.reshape(-1)[target * len(target) + np.arange(len(target))] -= weight
     return by_class.T
+
+
+def spread_cross_entropy(scores: np.ndarray, target: np.ndarray, weight: np.ndarray, entropy: float) -> np.ndarray:
+    """The gradient of the cross-entropy less ``entropy`` times the entropy; the scores may be overwritten."""
+    if not entropy:
+        return cross_entropy_gradient(scores, target, weight)
+    spread = entropy_gradient(scores, entropy * weight)
+    return spread + cross_entropy_gradient(scores, target, weight)
 
 
 class Blocks:
@@ -76,3 +85,19 @@ def separated(
         return found
 
     return gradient
+
+
+def margin_gradient(
+    cosines: np.ndarray, target: np.ndarray, is_old: np.ndarray, new: np.ndarray, k: int
+) -> np.ndarray:
+    """By the cosines, of the mean over replayed samples and their k nearest new classes of max(0, 1/2 - own + new)."""
+    found, k = np.zeros_like(cosines), min(k, len(new))
+    replayed = np.flatnonzero(is_old)
+    if len(replayed):
+        of_new = cosines[np.ix_(replayed, new)]
+        nearest = np.argpartition(-of_new, k - 1, axis=1)[:, :k]
+        own = cosines[replayed, target[replayed]][:, None]
+        violated = (MARGIN - own + np.take_along_axis(of_new, nearest, axis=1) > 0) / (len(replayed) * k)
+        found[replayed[:, None], new[nearest]] = violated
+        found[replayed, target[replayed]] = -violated.sum(axis=1)
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Plan, check_finite
-from taer.heads.descent.losses import cross_entropy, cross_entropy_gradient
+from taer.heads.descent.losses import cross_entropy, margin_gradient, spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead
 from taer.heads.embedding import unit_rows
 from taer.heads.fitted import Fitted, number
@@ -17,8 +17,6 @@ from taer.heads.params import param
 from taer.memory import POLICIES
 from taer.rows import row_chunks
 from taer.threads import one_blas_thread
-
-MARGIN = 0.5
 
 
 class UCIR(
@@ -92,9 +90,9 @@ class UCIR(
             for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
                 target, h = batch.constants["target"], unit_rows(batch.rows)
                 cosines = h @ unit.T
-                by_score = cross_entropy_gradient(eta * cosines, target, batch.weight)
+                by_score = spread_cross_entropy(eta * cosines, target, batch.weight, self.entropy)
                 by_cosine = eta * by_score[:, moving]
-                by_cosine += self._margin_gradient(cosines, target, is_old[target], moving)
+                by_cosine += margin_gradient(cosines, target, is_old[target], moving, self.k or 2)[:, moving]
                 norms = np.linalg.norm(own, axis=1, keepdims=True)
                 norms[norms == 0] = 1
                 along = by_cosine.T @ h
@@ -108,20 +106,6 @@ class UCIR(
         check_finite(own, self.lr)
         rows[moving] = own
         return eta
-
-    def _margin_gradient(
-        self, cosines: np.ndarray, target: np.ndarray, is_old: np.ndarray, moving: np.ndarray
-    ) -> np.ndarray:
-        """Of the margin ranking loss by the cosines of the current classes; those of old ones rest."""
-        found, k = np.zeros((len(cosines), len(moving)), cosines.dtype), min(self.k or 2, len(moving))
-        replayed = np.flatnonzero(is_old)
-        if len(replayed):
-            new = cosines[np.ix_(replayed, moving)]
-            nearest = np.argpartition(-new, k - 1, axis=1)[:, :k]
-            truth = cosines[replayed, target[replayed]][:, None]
-            violated = MARGIN - truth + np.take_along_axis(new, nearest, axis=1) > 0
-            found[replayed[:, None], nearest] = violated / (len(replayed) * k)
-        return found
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = self.columns_ if classes is None else self.columns_[classes]

@@ -1,0 +1,117 @@
+"""Filter atom swapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+from taer.heads.adapter.network import Network, NetworkPlan
+from taer.heads.adapter.tasks import GUESSING, TaskHead
+from taer.heads.base import Task, grown
+from taer.heads.descent.loop import Samples
+from taer.heads.descent.losses import cross_entropy
+from taer.heads.fitted import Fitted, array
+from taer.heads.params import param
+
+SPREAD = 0.1  # of the random part with which atoms start, beside the identity
+
+
+class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
+    """FAS: incoming weights are shared coefficients times a few atoms, and each task swaps the atoms alone.
+
+    ``CE over Y_t of columns_ @ relu(D_t A h)``: ``A`` has groups of ``atoms`` rows, and ``D_t``, a square matrix of that
+    size, mixes the rows of each group, the same in every group. The first task learns ``A`` with ``D_1`` the identity;
+    later tasks learn ``D_t`` and their columns. A task has several members, each with atoms and columns of its own;
+    their probabilities are averaged, and the task whose average has the least entropy answers.
+
+    Departures: groups of units above frozen features stand for the channels of a convolution. Members start at the
+    identity plus noise. The gradient by the atoms is divided by the number of groups, which all share them.
+
+    References
+    ----------
+    Z. Miao et al., "Continual Learning with Filter Atom Swapping", ICLR 2022.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> X, y = np.repeat(np.eye(4), 20, axis=0), np.repeat([0, 1, 2, 3], 20)
+    >>> head = taer.FASAdapter(random_state=0).partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    >>> head.scores(np.eye(4)[2:], classes=[2, 3]).argmax(axis=1)  # the task given
+    array([0, 1])
+    """
+
+    atoms: int = param(16, "rows of a group, which the atoms mix; fixed by the first task", at_least=1)
+    members: int = param(2, "networks of a task that answer together; fixed by the first task", at_least=1)
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "columns_": array("classes", "answers", help="weight vectors on the units of all members, one per class"),
+        "atoms_": array("tasks", "members", "atoms", "atoms", help="atoms of each member in each task"),
+    }
+
+    def _open(self, task: Task) -> None:
+        super()._open(task)
+        if task.number == 1:
+            if self.width % self.atoms:
+                raise ValueError(
+                    f"FASAdapter: width must be a multiple of atoms, got {self.width} and {self.atoms}"
+                )
+            self.columns_ = np.zeros((task.n_classes, self.members * self.width), self.dtype_)
+            self.atoms_: np.ndarray = np.zeros((0, self.members, self.atoms, self.atoms), self.dtype_)
+
+    def _train(self, task: Task, network: Network) -> None:
+        """Learn the members in turn; atoms and columns are views, moved in place."""
+        self.atoms_ = grown(self.atoms_, self.n_tasks_)
+        members = zip(self.atoms_[task.number - 1], self._by_member(network.columns), strict=True)
+        for number, (atoms, columns) in enumerate(members):
+            first = self.n_tasks_ == 1 and number == 0
+            if self._is_new(task):
+                noise = self.rng_.normal(size=atoms.shape)
+                atoms[:] = np.eye(len(atoms)) + (0 if first else SPREAD * noise)
+            hidden = network.hidden if first else mixed(network.hidden, atoms)
+            move = None if first else swapping(network.hidden, atoms)
+            plan = NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, move=move)
+            self._loop().train(Network(hidden, columns, np.ones_like(network.gates)), plan)
+
+    def _store_task(self, task: Task, network: Network) -> None:
+        self.hidden_ = network.hidden
+
+    def _by_member(self, columns: np.ndarray) -> list[np.ndarray]:
+        return np.split(columns, self.atoms_.shape[1], axis=1)
+
+    def _units(self, X: np.ndarray) -> np.ndarray:
+        """The responses to the shared coefficients, before any atoms."""
+        return self.embedding_(X) @ self.hidden_.T
+
+    def _answers(self, units: np.ndarray, number: int, own: np.ndarray) -> np.ndarray:
+        logs = []
+        for atoms, columns in zip(self.atoms_[number - 1], self._by_member(self.columns_[own]), strict=True):
+            grouped = units.reshape(len(units), -1, len(atoms)) @ atoms.T
+            scores = np.maximum(grouped.reshape(units.shape), 0) @ columns.T
+            logs.append(log_softmax(scores.astype(np.float64), axis=1))
+        return logsumexp(logs, axis=0) - np.log(len(logs))
+
+
+def swapping(coefficients: np.ndarray, atoms: np.ndarray) -> Callable[[Network, Network, float], None]:
+    """A step in which only the atoms and the columns move."""
+
+    def move(network: Network, gradients: Network, lr: float) -> None:
+        network.columns[:] -= lr * gradients.columns
+        atoms[:] -= lr * by_atoms(gradients.hidden, coefficients, len(atoms))
+        network.hidden[:] = mixed(coefficients, atoms)
+
+    return move
+
+
+def mixed(hidden: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """The incoming weights that coefficients and atoms make."""
+    return (atoms @ hidden.reshape(-1, len(atoms), hidden.shape[1])).reshape(hidden.shape)
+
+
+def by_atoms(by_mixed: np.ndarray, hidden: np.ndarray, size: int) -> np.ndarray:
+    """The gradient by the atoms, given that by the weights that they make; the mean over the groups."""
+    groups, coefficients = (rows.reshape(-1, size, rows.shape[1]) for rows in (by_mixed, hidden))
+    found: np.ndarray = (groups @ coefficients.transpose(0, 2, 1)).mean(axis=0)
+    return found

@@ -1,0 +1,74 @@
+"""The network of this family, its gradients, and the loop that trains it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from taer.heads.descent.loop import Loop, Plan, check_finite
+from taer.threads import one_blas_thread
+
+
+@dataclass(frozen=True)
+class Network:
+    """Scores ``columns @ (gates * relu(hidden @ h))``; also the gradients by these arrays."""
+
+    hidden: np.ndarray  # incoming weights, one row per unit
+    columns: np.ndarray  # outgoing weights, one row per class
+    gates: np.ndarray  # a factor per unit
+
+    def gradients(self, rows: np.ndarray, units: np.ndarray, by_scores: np.ndarray, resting: int = 0) -> Network:
+        """By backpropagation from the gradient by the scores; of ``hidden`` without the first rows, which rest."""
+        by_gated = by_scores @ self.columns
+        by_sums = by_gated[:, resting:] * self.gates[resting:] * (units[:, resting:] > 0)
+        return Network(
+            hidden=by_sums.T @ rows,
+            columns=by_scores.T @ (units * self.gates),
+            gates=(by_gated * units).sum(axis=0),
+        )
+
+
+def units_of(hidden: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """``relu(hidden @ h)`` of each row."""
+    units: np.ndarray = rows @ hidden.T
+    return np.maximum(units, 0, out=units)
+
+
+@dataclass(frozen=True)
+class NetworkPlan(Plan):
+    """What a head does in one task, with a network."""
+
+    resting_units: int = 0  # the first units, whose incoming weights do not change
+    # called before each step with the fraction of the epoch's steps that are done, 1 at the last
+    prepare: Callable[[float], None] | None = None
+    # moves the network, given its gradients and the learning rate; plain descent if not given
+    move: Callable[[Network, Network, float], None] | None = None
+
+
+@dataclass(frozen=True)
+class NetworkLoop(Loop):
+    """Stochastic gradient descent of a network."""
+
+    def train(self, network: Network, plan: NetworkPlan) -> None:
+        """Move the arrays of the network in place, as the plan says."""
+        full_step = self.lr if plan.lr is None else plan.lr
+        steps = math.ceil(len(plan.current) / self.batch_size)
+        with one_blas_thread(), np.errstate(all="ignore"):
+            for _ in range(self.epochs):
+                for at, batch in enumerate(self.batches(plan)):
+                    if plan.prepare is not None:
+                        plan.prepare(at / (steps - 1) if steps > 1 else 1.0)
+                    units = units_of(network.hidden, batch.rows)
+                    by_scores = plan.gradient((units * network.gates) @ network.columns.T, batch)
+                    gradients = network.gradients(batch.rows, units, by_scores, plan.resting_units)
+                    lr = full_step * batch.fraction
+                    if plan.move is not None:
+                        plan.move(network, gradients, lr)
+                    else:
+                        network.hidden[plan.resting_units :] -= lr * gradients.hidden
+                        network.columns[:] -= lr * gradients.columns
+        check_finite(network.hidden, full_step)
+        check_finite(network.columns, full_step)
