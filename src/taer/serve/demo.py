@@ -43,7 +43,7 @@ def demo_backbone() -> Backbone:
 
     mean, std = (127 / 255,) * 3, (128 / 255,) * 3
     identity = f"efficientnet-lite0, stage of sketches100, {sha256_of([weights])}"
-    return _Eyes("efficientnet-lite0", image_encoder(identity, build, (_SIDE, _SIDE), mean, std))
+    return _Eyes("efficientnet-lite0 for sketches", image_encoder(identity, build, (_SIDE, _SIDE), mean, std))
 
 
 def _stage(network: Any) -> Any:
@@ -66,6 +66,7 @@ def _stage(network: Any) -> Any:
 
 class _Eyes:
     kind: Literal["image", "text"] = "image"
+    origin = None  # sketches100 has one of its own, which no backbone of taer extract has
 
     def __init__(self, name: str, encoder: Any) -> None:
         self.name = name
