@@ -84,6 +84,7 @@ def source_digest(method: str) -> str:
     return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
 
 
+@cache  # heads share most of their modules
 def _definitions(source: str) -> list[str]:
     """The statements of a module as trees, without imports, docstrings and help texts."""
     tree = ast.parse(source)
