@@ -9,9 +9,12 @@ import threading
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import taer
+from taer.files import read_metadata
 from taer.persist.onnx import export_onnx
+from taer.threads import one_blas_thread
 from tests.conftest import blobs, small_head
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -134,3 +137,33 @@ def test_answers_while_another_thread_learns(name):
         sys.setswitchinterval(before)
     assert not failed
     assert is_one_of(head.scores(SAMPLES), answers["scores"][-1:])
+
+
+@pytest.mark.parametrize("name", list(taer.HEADS))
+def test_the_same_bits_whatever_the_number_of_blas_threads(name, tmp_path):
+    """With 200 features, products and factorisations that BLAS cuts into pieces by the number of its threads."""
+    wide, labels = blobs(8, 40, width=200, seed=2)
+    for threads in (1, 2):
+        head = small_head(name, random_state=0)
+        with threadpool_limits(threads, user_api="blas"):
+            for task in ([0, 1, 2, 3], [4, 5, 6, 7]):
+                rows = np.isin(labels, task)
+                head.partial_fit(wide[rows], labels[rows])
+        head.save(tmp_path / str(threads))
+    assert read_metadata(tmp_path / "1")["sha256"] == read_metadata(tmp_path / "2")["sha256"]
+
+
+def test_one_blas_thread_while_another_thread_leaves():
+    """The number of threads is the process's: it stays at one until the last who asked for that has left."""
+
+    def threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with threadpool_limits(2, user_api="blas"):
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert threads() == {1}
+        second.__exit__(None, None, None)
+        assert threads() == {2}

@@ -30,6 +30,8 @@ def run(
     port: int,
     token: str,
     public: bool,
+    method: str | None = None,
+    relearn: bool = False,
 ) -> None:
     """Serve until stopped."""
     if demo:
@@ -39,7 +41,7 @@ def run(
         first, held_back = demo_head()
         service = Service(folder, demo_backbone(), first, held_back)
     else:
-        service = open_service(folder, load(model) if model else None, backbone)
+        service = open_service(folder, load(model) if model else None, backbone, method, relearn)
     for notice in service.notices:
         print(f"taer: {folder}: {notice}", file=sys.stderr)
     if model and not service.is_new:
@@ -52,7 +54,9 @@ def run(
     server(create_app(service, token, public)).run([listener])
 
 
-def open_service(folder: Path, first: Head | None, name: str | None) -> Service:
+def open_service(
+    folder: Path, first: Head | None, name: str | None, method: str | None = None, relearn: bool = False
+) -> Service:
     """The service with the backbone of that name, or with the one that its head remembers; else it takes vectors.
 
     A backbone whose features the head has not learned is refused.
@@ -60,7 +64,7 @@ def open_service(folder: Path, first: Head | None, name: str | None) -> Service:
     if name is not None:
         _announce_loading()
         backbone = find(name, first)  # before the folder is touched
-        service = Service(folder, backbone, first)
+        service = Service(folder, backbone, first, method=method, relearn=relearn)
         if service.serving.head is not None:
             try:
                 service.serving.head.check_origin(backbone.origin)
@@ -68,7 +72,7 @@ def open_service(folder: Path, first: Head | None, name: str | None) -> Service:
                 service.close()
                 raise
         return service
-    service = Service(folder, None, first)
+    service = Service(folder, None, first, method=method, relearn=relearn)
     if origin := getattr(service.serving.head, "feature_origin_", None):
         _announce_loading()
         try:

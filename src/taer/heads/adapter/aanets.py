@@ -98,8 +98,8 @@ class AANetsAdapter(
         self._remember(task)
 
     def _branches(self) -> Branches:
-        arrays = (each.copy() for each in (self.plastic_, self.scales_, self.columns_))
-        return Branches(self.hidden_, *arrays, blend=self.blend_, eta=self.eta_)
+        plastic, scales, columns = (each.copy() for each in (self.plastic_, self.scales_, self.columns_))
+        return Branches(self.hidden_, plastic, scales, columns, blend=self.blend_, eta=self.eta_)
 
     def _gradients(self, task: Task, batch: Batch, branches: Branches, before: Branches) -> Branches:
         answer, target = branches(batch.rows), batch.constants["target"]

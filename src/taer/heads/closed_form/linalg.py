@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, lapack, solve_triangular
 
+from taer.heads import exact
 from taer.statistics import ClassStatistics
 
 
@@ -61,6 +62,8 @@ def whitener(covariance: np.ndarray) -> np.ndarray:
 def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """Mahalanobis distances of rows to a mean, squared; ``inverse`` is a :func:`whitener`, in any precision."""
     apart = (rows - mean).astype(inverse.dtype)
+    if len(rows) <= exact.GEMV_ROWS:
+        return np.square(apart @ inverse.T).sum(axis=1)
     multiply = get_blas_funcs("trmm", (inverse, apart))  # half the work of a product with a full matrix
     white = multiply(1.0, inverse.T, apart.T, trans_a=1, overwrite_b=1)
     return np.einsum("ij,ij->j", white, white)

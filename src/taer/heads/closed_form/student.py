@@ -25,7 +25,7 @@ from taer.heads.fitted import Fitted, array, number, value_of
 
 DIRECTIONS = 16  # of the covariance of a class that enter its scores
 _AT_ONCE = 1 << 22  # values of directions that are looked at in one go
-_FEW = 1 / 8  # of the classes
+_FEW = 1 / 8  # of the classes: rows with fewer share too few of them to be asked together
 _TIES = 1e-5  # relative: scores as close as that may be equal in the type of the head
 
 
@@ -159,10 +159,11 @@ class StudentHead(Head):
         possible = self._possible(space)
         best = possible.argmax(axis=1)
         unsure = np.flatnonzero(possible.sum(axis=1) > 1)
-        alone = (
-            len(unsure) and possible[unsure].mean() < _FEW
-        )  # then rows share too few classes to be asked together
-        for rows in unsure[:, None] if alone else [unsure][: len(unsure)]:
+        if not len(unsure):
+            return best
+        at_once = 1 if possible[unsure].mean() < _FEW else len(unsure)
+        for start in range(0, len(unsure), at_once):
+            rows = unsure[start : start + at_once]
             classes = self.numbers_[possible[rows].any(axis=0)[self.numbers_]]  # the first of classes_ among equals
             best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
         return best
