@@ -31,8 +31,10 @@ FROM_ROOT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md
 MATH = re.compile(r"\\([(\[])\n?(.*?)\n?\\[)\]]", re.DOTALL)  # as arithmatex leaves them
 # The public names that are not heads, by page.
 PAGES = {
-    "Make, find and load heads": ("make_head", "load", "HEADS", "Card"),
+    "Make, find and load heads": ("make_head", "from_linear", "load", "HEADS", "Card"),
     "Features": ("load_features", "features_from_arrays", "extract", "FeatureSet"),
+    "From images and texts to labels": ("Extractor", "make_pipeline", "Pipeline"),
+    "Diagnosis": ("diagnose",),
     "Streams": ("class_stream", "sample_stream"),
     "Memories": ("GreedyBalanced", "Reservoir", "Herding", "GradientBased"),
     "Statistics": ("ClassStatistics",),

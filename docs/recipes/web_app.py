@@ -5,14 +5,13 @@ import threading
 import numpy as np
 from fastapi import FastAPI
 from pydantic import BaseModel
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import taer
 
 data = taer.load_features()
 first = data.train_y < 10
-model = make_pipeline(Normalizer(), taer.Bayes()).fit(data.train_x[first], data.train_y[first])
+model = taer.make_pipeline(Normalizer(), taer.Bayes()).fit(data.train_x[first], data.train_y[first])
 app = FastAPI()
 teaching = threading.Lock()  # one task at a time; predictions go on meanwhile
 
@@ -29,10 +28,8 @@ def predict(samples: Samples) -> list[int]:
 
 @app.post("/learn")
 def learn(samples: Samples) -> list[int]:
-    *steps, (_, head) = model.steps
-    X = np.array(samples.vectors, np.float32)
-    for _, step in steps:
-        X = step.transform(X)
     with teaching:
-        head.partial_fit(X, samples.labels)  # the other classes keep their scores
-    return head.classes_.tolist()
+        model.partial_fit(
+            np.array(samples.vectors, np.float32), samples.labels
+        )  # the other classes keep their scores
+    return model.classes_.tolist()
