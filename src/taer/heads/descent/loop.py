@@ -64,7 +64,7 @@ class Loop:
     epochs: int
     batch_size: int
     last_batch: str
-    entropy: float = 0.0
+    entropy: float = 0.0  # weight of the entropy of the probabilities, which is taken off the loss
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
         """Move ``columns`` in place, as the plan says."""
