@@ -9,7 +9,9 @@ from hypothesis import settings
 import taer
 import taer.cli
 from taer import FeatureSet
-from taer.features import save_features
+from taer.features import extractor, save_features
+from taer.features.backbones import NAMED, Backbone
+from taer.features.backbones.named import Named
 
 # Of properties: the same examples on every machine, and few enough for every day.
 everyday = settings(max_examples=50, deadline=None, derandomize=True, database=None)
@@ -83,6 +85,39 @@ def cli(capsys, tmp_path, monkeypatch):
         return stop.value.code, captured.out, captured.err
 
     return call
+
+
+class Letters:
+    """The simplest reader of texts: how often each letter occurs."""
+
+    engine, batch_size = "letters", 2
+
+    def __call__(self, items):
+        return np.array([[item.count(letter) for letter in "abcdefgh"] for item in items], np.float32)
+
+
+class Gray:
+    """The simplest reader of images: four by two gray pixels."""
+
+    engine, batch_size = "gray", 2
+
+    def __call__(self, items):
+        return np.stack([np.asarray(item, np.float32).ravel() / 255 - 0.5 for item in items])
+
+
+@pytest.fixture
+def backbones(monkeypatch):
+    """Two backbones of eight features that a test can afford: ``letters`` for texts, ``gray`` for images."""
+    found = [
+        Backbone("letters", "text", "counted", "here sha256:1e77", str, Letters),
+        Backbone("gray", "image", "shrunk", "here sha256:94a7", lambda i: i.convert("L").resize((4, 2)), Gray),
+    ]
+    for item in found:
+        named = Named(item.name, item.kind, 0, 8, "none", "here", lambda: True, lambda weights, item=item: item)
+        monkeypatch.setitem(NAMED, item.name, named)
+    extractor._found.cache_clear()
+    extractor._encoder.cache_clear()
+    return {item.name: item for item in found}
 
 
 @pytest.fixture

@@ -90,3 +90,25 @@ def test_few_shot_tables_and_their_resumption(tmp_path):
     fill = [sys.executable, str(BENCHMARKS.parent / "tools" / "fill_docs.py"), "page.md", "out.md"]
     subprocess.run(fill, cwd=tmp_path, check=True)
     assert "| samples per new class | all | 5 | 1 |" in (tmp_path / "page.md").read_text()
+
+
+def test_other_readings_are_what_they_say():
+    done = run(
+        "import numpy as np, readings, taer\n"
+        "from taer.heads.base import Task\n"
+        "rng = np.random.default_rng(0)\n"
+        "X, y = rng.normal(size=(80, 5)) + np.repeat(np.eye(4, 5), 20, axis=0), np.repeat([0, 1, 2, 3], 20)\n"
+        "def learned(head):\n"
+        "    return head.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:]).columns_\n"
+        "plain = learned(taer.Finetune(random_state=0))\n"
+        "assert np.allclose(learned(readings.LwFOverAll(lambda_old=0.0, random_state=0)), plain)\n"
+        "held = learned(readings.LwFOverAll(lambda_old=300.0, lr=0.01, random_state=0))\n"
+        "free = learned(readings.LwFOverAll(lambda_old=0.0, lr=0.01, random_state=0))\n"
+        "first = taer.Finetune(lr=0.01, random_state=0).partial_fit(X[:40], y[:40]).columns_\n"
+        "apart = [np.ptp((columns[:2] - first) @ X[40:].T, axis=0).mean() for columns in (held, free)]\n"
+        "assert apart[0] < apart[1] / 3, apart\n"
+        "task = Task(X[40:], y[40:], n_known=2, n_classes=4, number=3)\n"
+        "assert readings.BiCByTask()._old_share(task) == 1 / 3\n"
+        "assert taer.BiC()._old_share(task) == 1 / 2\n"
+    )
+    assert done.returncode == 0, done.stderr

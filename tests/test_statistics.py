@@ -58,7 +58,7 @@ def test_chunks_order_sums_and_differences(data, per_class):
 @pytest.mark.parametrize("per_class", [False, True])
 def test_statistics_of_chunks(data, per_class):
     X, y = data
-    chunks = [(X[start : start + 33], y[start : start + 33]) for start in range(0, len(X), 33)]
+    chunks = [(X[start : start + 33], y[start : start + 33], None) for start in range(0, len(X), 33)]
     assert_same(ClassStatistics.of_chunks(chunks, y, per_class=per_class), collect(X, y, per_class))
     with pytest.raises(ValueError, match="no rows"):
         ClassStatistics.of_chunks([], y)
@@ -159,7 +159,7 @@ def test_parts_add_up_and_can_be_taken_away(case):
     for piece in pieces:
         chunked.update(X[piece], y[piece])
     assert_close(chunked, whole, X)
-    stream = ((X[piece], y[piece]) for piece in pieces if len(piece))
+    stream = ((X[piece], y[piece], None) for piece in pieces if len(piece))
     assert_close(ClassStatistics.of_chunks(stream, y, per_class=per_class), whole, X)
     rest = of(np.concatenate(pieces[1:]) if len(pieces) > 1 else np.arange(0))
     assert_close(whole - each[0], rest, X)

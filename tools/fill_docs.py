@@ -9,7 +9,8 @@
 A page marks a place with ``<!-- measured: SECTION -->`` and ``<!-- end -->``, or, for one titled block of a section,
 ``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a title in bold;
 both are named by how they begin. What lies between the marks is replaced. Pictures named ``images/NAME.svg`` that the
-measured file has beside it in ``figures/`` are copied too.
+measured file has beside it in ``figures/`` are copied too. A mark that the measured file has nothing for is an error; with
+``--some`` it keeps what it has.
 
     python tools/fill_docs.py cards
 
@@ -37,19 +38,37 @@ ROOT = Path(__file__).parents[1]
 IMAGE = re.compile(r"\(images/([\w-]+\.svg)\)")
 
 
+class Lacking(SystemExit):
+    """The measured file has no such section or block."""
+
+
 def measured(text: str, name: str) -> str:
     """What a section, or a block of it, holds."""
     section, _, block = name.partition(" / ")
     found = re.search(rf"^##+ {re.escape(section)}[^\n]*\n(.*?)(?=^##+ |\Z)", text, re.DOTALL | re.MULTILINE)
     if not found:
-        raise SystemExit(f"no section begins with {section!r}")
+        raise Lacking(f"no section begins with {section!r}")
     body = found[1].strip()
     if block:
         inside = re.search(rf"^\*\*{re.escape(block)}.*?(?=^\*\*|\Z)", body, re.DOTALL | re.MULTILINE)
         if not inside:
-            raise SystemExit(f"{section}: no block begins with {block!r}")
+            raise Lacking(f"{section}: no block begins with {block!r}")
         body = inside[0].strip()
     return body
+
+
+def filled(page: str, source: str, some: bool) -> str:
+    """A page with what the source has for its marks; with ``some``, other marks keep what they have."""
+
+    def fill(mark: re.Match[str]) -> str:
+        try:
+            return f"{mark[1]}{measured(source, mark[2])}\n{mark[3]}"
+        except Lacking:
+            if some:
+                return mark[0]
+            raise
+
+    return MARK.sub(fill, page)
 
 
 def heads_table(heads: Mapping[str, type[Head]]) -> str:
@@ -112,9 +131,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("measured", type=Path)
+    parser.add_argument("--some", action="store_true", help="keep what the measured file has nothing for")
     options = parser.parse_args()
     text, source = options.page.read_text(), options.measured.read_text()
-    options.page.write_text(MARK.sub(lambda mark: f"{mark[1]}{measured(source, mark[2])}\n{mark[3]}", text))
+    options.page.write_text(filled(text, source, options.some))
     for name in IMAGE.findall(text):
         if (figure := options.measured.parent / "figures" / name).is_file():
             shutil.copy(figure, options.page.parent / "images" / name)

@@ -11,13 +11,18 @@ __version__ = "0.1.0"
 _HOMES = {
     "HEADS": "taer.heads",
     "Card": "taer.heads",
+    "from_linear": "taer.heads.from_linear",
     "make_head": "taer.heads",
-    "load": "taer.persist.save",
+    "load": "taer.persist.pipelines",
+    "diagnose": "taer.persist.diagnosis",
+    "Pipeline": "taer.pipeline",
+    "make_pipeline": "taer.pipeline",
     "ClassStatistics": "taer.statistics",
     "GradientBased": "taer.memory",
     "GreedyBalanced": "taer.memory",
     "Herding": "taer.memory",
     "Reservoir": "taer.memory",
+    "Extractor": "taer.features.extractor",
     "FeatureSet": "taer.features",
     "extract": "taer.features.extraction",
     "features_from_arrays": "taer.features",
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
     from taer.features import features_from_arrays as features_from_arrays
     from taer.features import load_features as load_features
     from taer.features.extraction import extract as extract
+    from taer.features.extractor import Extractor as Extractor
     from taer.heads import HEADS as HEADS
     from taer.heads import Card as Card
     from taer.heads import make_head as make_head
@@ -71,6 +77,8 @@ if TYPE_CHECKING:
     from taer.heads.adapter.hat import HATAdapter as HATAdapter
     from taer.heads.adapter.joint import JointAdapter as JointAdapter
     from taer.heads.adapter.xdg import XdGAdapter as XdGAdapter
+    from taer.heads.closed_form.bayes import Bayes as Bayes
+    from taer.heads.closed_form.factor_analyser import FactorAnalyser as FactorAnalyser
     from taer.heads.closed_form.fecam import FeCAM as FeCAM
     from taer.heads.closed_form.gauss_chain import GaussChain as GaussChain
     from taer.heads.closed_form.gauss_frozen import GaussFrozen as GaussFrozen
@@ -88,22 +96,32 @@ if TYPE_CHECKING:
     from taer.heads.descent.er import ER as ER
     from taer.heads.descent.er_balanced import ERBalanced as ERBalanced
     from taer.heads.descent.er_fixed import ERFixed as ERFixed
+    from taer.heads.descent.feature_replay import FeatureReplay as FeatureReplay
     from taer.heads.descent.finetune import Finetune as Finetune
     from taer.heads.descent.gdumb import GDumb as GDumb
     from taer.heads.descent.gss import GSS as GSS
     from taer.heads.descent.icarl import ICaRL as ICaRL
     from taer.heads.descent.joint import Joint as Joint
     from taer.heads.descent.lwf import LwF as LwF
+    from taer.heads.descent.mas import MAS as MAS
+    from taer.heads.descent.mer import MER as MER
     from taer.heads.descent.oewc import OnlineEWC as OnlineEWC
+    from taer.heads.descent.rwalk import RWalk as RWalk
+    from taer.heads.descent.si import SI as SI
     from taer.heads.descent.ssil import SSIL as SSIL
     from taer.heads.descent.taer import TaER as TaER
+    from taer.heads.descent.threshold_moving import ThresholdMoving as ThresholdMoving
     from taer.heads.descent.ucir import UCIR as UCIR
+    from taer.heads.from_linear import from_linear as from_linear
     from taer.memory import GradientBased as GradientBased
     from taer.memory import GreedyBalanced as GreedyBalanced
     from taer.memory import Herding as Herding
     from taer.memory import Reservoir as Reservoir
     from taer.parallel import cluster as cluster
-    from taer.persist.save import load as load
+    from taer.persist.diagnosis import diagnose as diagnose
+    from taer.persist.pipelines import load as load
+    from taer.pipeline import Pipeline as Pipeline
+    from taer.pipeline import make_pipeline as make_pipeline
     from taer.statistics import ClassStatistics as ClassStatistics
     from taer.stream import class_stream as class_stream
     from taer.stream import sample_stream as sample_stream

@@ -188,6 +188,25 @@ def expected_calibration_error(probabilities: np.ndarray, y_true: np.ndarray, bi
     return float(np.abs(gaps).sum() / len(y_true))
 
 
+class Rejection(NamedTuple):
+    """What is left if samples that look novel are not answered."""
+
+    coverage: float  # fraction of samples that are answered
+    accuracy: float  # of these
+
+
+def rejection(novelty: np.ndarray, right: np.ndarray, threshold: float) -> Rejection:
+    """``coverage = mean of 1[novelty <= threshold]``, and the accuracy on these samples, 1 if there are none.
+
+    Examples
+    --------
+    >>> rejection(np.array([0.1, 0.2, 0.9, 0.3]), np.array([True, True, False, False]), threshold=0.5)
+    Rejection(coverage=0.75, accuracy=0.6666666666666666)
+    """
+    answered = novelty <= threshold
+    return Rejection(float(answered.mean()), float(right[answered].mean()) if answered.any() else 1.0)
+
+
 def novelty_auroc(known: np.ndarray, unknown: np.ndarray) -> float | None:
     """How often a sample of an unknown class has a higher novelty than one of a known class; ties count half.
 

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 
 _ROUNDING = 1e-28  # of the squares of float64 numbers
 _ASYMMETRY = 1e-6  # of a scatter, in units of its largest number: what rounding may leave
+_SUMS = 1e-12  # … of sums of squares of rows
+_WEIGHT = 1e-9  # of a class: what the rounding of weights may leave of it
 
 
 class ClassStatistics:
@@ -24,6 +26,7 @@ class ClassStatistics:
     ----------
     labels : ndarray of int, sorted
     counts : ndarray (classes,)
+        Numbers of samples, or sums of their weights.
     means : ndarray (classes, width)
     scatter : ndarray (width, width)
         ``Σ_c Σ_{x of c} (x - mean_c)(x - mean_c)ᵀ``, pooled within classes.
@@ -49,8 +52,9 @@ class ClassStatistics:
         self.scatters: dict[int, np.ndarray] = {}
 
     @property
-    def n_samples(self) -> int:
-        return int(self.counts.sum())
+    def n_samples(self) -> float:
+        """Samples of all classes; not a whole number if they have weights."""
+        return float(self.counts.sum())
 
     @property
     def nbytes(self) -> int:
@@ -73,21 +77,29 @@ class ClassStatistics:
 
     @classmethod
     def of_chunks(
-        cls, chunks: Iterable[tuple[np.ndarray, np.ndarray]], labels: np.ndarray, *, per_class: bool = False
+        cls,
+        chunks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray | None]],
+        labels: np.ndarray,
+        *,
+        per_class: bool = False,
     ) -> ClassStatistics:
-        """Statistics of rows that come in chunks; a chunk costs what it holds, however many ``labels`` there are."""
+        """Statistics of rows, labels and weights (or None) that come in chunks.
+
+        A chunk costs what it holds, however many ``labels`` there are.
+        """
         result: ClassStatistics | None = None
-        for X, y in chunks:
+        for X, y, weight in chunks:
             if result is None:
                 result = _with_room_for(cls(X.shape[1], per_class=per_class), np.unique(labels))
-            _take_in(result, cls._of_rows(X, y, per_class))
+            _take_in(result, cls._of_rows(X, y, weight, per_class))
         if result is None:
             raise ValueError("there are no rows")
         return _without(result, result.labels[result.counts == 0])
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Count the rows of ``X`` in."""
+    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Count the rows of ``X`` in; a row of weight 2 counts as two."""
         X, y = np.asarray(X), np.asarray(y)
+        weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         if X.ndim != 2 or X.shape[1] != self.means.shape[1] or y.shape != X.shape[:1]:
             raise ValueError(
                 f"expected rows of {self.means.shape[1]} features and a label for each, got {X.shape} and {y.shape}"
@@ -100,22 +112,30 @@ class ClassStatistics:
             return self
         if not np.isfinite(X.sum(dtype=np.float64)):
             raise ValueError("the rows contain NaN or infinity")
-        merged = self + self._of_rows(X, y, self.per_class)
+        if weight is not None and (weight.shape != y.shape or not (weight > 0).all() or np.isinf(weight).any()):
+            raise ValueError("weights must be finite numbers above 0, one for each row")
+        merged = self + self._of_rows(X, y, weight, self.per_class)
         self.__dict__.update(vars(merged))
         return self
 
     @classmethod
-    def _of_rows(cls, X: np.ndarray, y: np.ndarray, per_class: bool) -> ClassStatistics:
+    def _of_rows(cls, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, per_class: bool) -> ClassStatistics:
         if (y[1:] < y[:-1]).any():
             order = np.argsort(y, kind="stable")
-            X, y = X[order], y[order]
+            X, y, weight = X[order], y[order], None if weight is None else weight[order]
         labels, starts, counts = np.unique(y, return_index=True, return_counts=True)
         centred = np.empty(X.shape)
         parts = np.split(centred, starts[1:])  # views
         means = np.empty((len(labels), X.shape[1]))
-        for part, rows, mean in zip(parts, np.split(X, starts[1:]), means, strict=True):
-            rows.mean(axis=0, dtype=np.float64, out=mean)
-            np.subtract(rows, mean, out=part)
+        if weight is None:
+            for part, rows, mean in zip(parts, np.split(X, starts[1:]), means, strict=True):
+                rows.mean(axis=0, dtype=np.float64, out=mean)
+                np.subtract(rows, mean, out=part)
+        else:
+            counts = np.add.reduceat(weight, starts)
+            of_rows = np.repeat(np.arange(len(labels)), np.diff([*starts, len(y)]))
+            means[:] = np.add.reduceat(X * weight[:, None], starts, axis=0) / counts[:, None]
+            np.multiply(X - means[of_rows], np.sqrt(weight)[:, None], out=centred)
         result = cls(X.shape[1], per_class=per_class)
         result.labels, result.counts, result.means = labels.astype(np.int64), counts.astype(np.float64), means
         if per_class:
@@ -134,9 +154,10 @@ class ClassStatistics:
         self._check_fits(other)
         at = np.searchsorted(self.labels, other.labels)
         result = _with_room_for(self, other.labels)
-        if len(result.labels) > len(self.labels) or (self.counts[at] < other.counts).any():
+        if len(result.labels) > len(self.labels) or (self.counts[at] * (1 + _WEIGHT) < other.counts).any():
             raise ValueError("more samples are taken away than there are")
-        before, total = self.counts[at], self.counts[at] - other.counts
+        before = self.counts[at]
+        total = np.where(other.counts < before * (1 - _WEIGHT), before - other.counts, 0.0)
         safe = np.where(total > 0, total, 1)
         rest = (before[:, None] * self.means[at] - other.counts[:, None] * other.means) / safe[:, None]
         between = np.sqrt(total * other.counts / before)[:, None] * (rest - other.means)
@@ -144,6 +165,11 @@ class ClassStatistics:
         for label, shift in zip(other.labels.tolist(), between, strict=True):
             if self.per_class:
                 result.scatters[label] = self.scatters[label] - (other.scatters[label] + np.outer(shift, shift))
+        pairs = [(self.scatter, result.scatter), *((self.scatters[i], result.scatters[i]) for i in self.scatters)]
+        rounding = _SUMS * float((self.counts @ np.square(self.means)).max(initial=0))
+        for whole, part in pairs:
+            if (np.diagonal(part) < -_ASYMMETRY * np.abs(whole).max(initial=0) - rounding).any():
+                raise ValueError("what is taken away is not part of what there is: a variance would be negative")
         result.counts[at], result.means[at] = total, rest
         return _without(result, result.labels[result.counts == 0])
 
@@ -175,6 +201,21 @@ class ClassStatistics:
             result.scatter = self.scatter * (next(freedom) / next(freedom))
         result.labels = result.labels - (result.labels > label)
         result.scatters = {number - (number > label): scatter for number, scatter in result.scatters.items()}
+        return result
+
+    def moved(self, by: np.ndarray) -> ClassStatistics:
+        """The statistics of the same rows, each moved by a vector."""
+        result = copy.copy(self)
+        result.means = self.means + by
+        return result
+
+    def relabelled(self, labels: np.ndarray) -> ClassStatistics:
+        """The same classes under other labels, one for each of ``self.labels``."""
+        order = np.argsort(labels)
+        result = copy.copy(self)
+        result.labels, result.counts, result.means = labels[order], self.counts[order], self.means[order]
+        names = dict(zip(self.labels.tolist(), labels.tolist(), strict=True))
+        result.scatters = {names[label]: scatter for label, scatter in self.scatters.items()}
         return result
 
     def check(self, width: int, n_labels: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,3 +194,20 @@ def test_few_samples_are_warned_of_in_one_line(cli, file, features, tmp_path):
     assert "3 samples of 1 classes learned as task 2" in out
     assert err.startswith("taer: warning: gauss-chain: 1 new class has fewer than 20 samples (class7: 3) beside")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_a_head_has_the_permissions_of_any_new_file(cli, file, tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        cli("fit", file, "--method", "ncm", "--out", "head")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "head").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_someone_who_looks_sees_that_it_learns(cli, file, monkeypatch):
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    err = cli("fit", file, "--method", "ncm", "--out", "head")[2]
+    assert "learning 300 samples of 10 classes" in err
+    assert "measuring on 100 test samples" in err

@@ -44,7 +44,9 @@ def test_json_is_one_object_and_nothing_else(cli, file):
 
 def test_formats(cli, file):
     arguments = ("run", file, "--tasks", 5, "--seeds", 1, "--methods", "taer")
-    assert cli(*arguments, "--format", "csv")[1].splitlines()[0].startswith("method,A_T,A_T std,AIA")
+    table = cli(*arguments, "--format", "csv")[1]
+    assert table.splitlines()[0].startswith("method,A_T,A_T std,AIA")
+    assert "\r" not in table  # as in all other tables
     assert "| method | A_T (%) |" in cli(*arguments, "--format", "markdown")[1]
     assert "A_T: mean over tasks" in cli(*arguments, "--format", "table")[1]
 
@@ -61,7 +63,7 @@ def test_npz_and_half_first_and_jobs(cli, features, tmp_path):
 
 def test_parameters_reach_the_heads_that_have_them(cli, file, tmp_path):
     arguments = ("run", file, "--tasks", 5, "--seeds", 1, "--methods", "taer,finetune", "--format", "json")
-    cli(*arguments, "--memory", 7, "--epochs", 2, "--lr", 0.05, "--batch-size", 16,
+    cli(*arguments, "--memory-size", 7, "--epochs", 2, "--lr", 0.05, "--batch-size", 16,
         "--set", "standardize=none", "--set", "taer.init=mean", "--out", "made")  # fmt: skip
     params = {}
     for path in (tmp_path / "made").glob("*.json"):
@@ -141,7 +143,17 @@ def test_version_and_help(cli):
     assert cli("--version")[1] == f"taer {taer.__version__}\n"
     for command in ("run", "methods", "info"):
         assert command in cli("--help")[1]
-    assert "--memory" in cli("run", "--help")[1]
+    assert "--memory-size" in cli("run", "--help")[1]
+    assert cli("-h")[1] == cli("--help")[1]
+    assert cli("run", "-h")[1] == cli("run", "--help")[1]
+
+
+def test_the_shell_can_complete_commands(cli, monkeypatch):
+    assert "--install-completion" in cli("--help")[1]
+    monkeypatch.setenv("_TAER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "taer pre")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert cli()[1].split() == ["predict"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +164,7 @@ def test_version_and_help(cli):
         (["run", "FILE", "--methods", ","], "no method given"),
         (["run", "FILE", "--tasks", "3"], "10 classes do not divide into 3 equal tasks"),
         (["run", "FILE", "--first", "10"], "first task must have"),
-        (["run", "FILE", "--memory", "-5"], "memory_size must be a whole number, 0 or more, got -5"),
+        (["run", "FILE", "--memory-size", "-5"], "memory_size must be a whole number, 0 or more, got -5"),
         (["run", "FILE", "--lr", "0"], "lr must be a number above 0"),
         (["run", "FILE", "--set", "colour=red"], "no method of this run has parameter 'colour'"),
         (["run", "FILE", "--set", "finetune.memory_size=3"], "finetune has no parameter 'memory_size'"),

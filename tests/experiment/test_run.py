@@ -57,6 +57,12 @@ def test_detection_of_later_classes_agrees_with_a_loop_by_hand(method, features)
         expected.append(taer.metrics.novelty_auroc(novelty[known], novelty[~known]))
     result = execute(Run(stream, method, {}, seed=7))
     np.testing.assert_allclose(result["novelty_auroc"], expected)
+    answered = novelty[known] <= np.quantile(novelty[known], 0.95)
+    right = (head.predict(features.test_x) == features.test_y)[known]
+    assert result["coverage"][-2] == pytest.approx(answered.mean())
+    assert result["selective_accuracy"][-2] == pytest.approx(right[answered].mean())
+    assert len(result["coverage"]) == len(result["selective_accuracy"]) == 5
+    assert summarize([result])[0]["coverage"]["mean"] == pytest.approx(100 * result["coverage"][-1])
     assert summarize([result])[0]["novelty_AUROC"]["mean"] == pytest.approx(100 * np.mean(expected))
 
 

@@ -64,12 +64,15 @@ FILES = {
 
 @pytest.mark.parametrize("name", list(FILES))
 def test_extract_and_the_service_see_the_same_pixels(name, tmp_path):
-    inputs = pytest.importorskip("taer.serve.inputs")
+    samples = pytest.importorskip("taer.serve.samples")
+    from taer.serve.requests import Items
+
     for part in ("train", "test"):
         (tmp_path / part / "class").mkdir(parents=True)
         (tmp_path / part / "class" / "any.png").write_bytes(FILES[name])
     extracted = open_source(tmp_path).train.read(0)
-    served = inputs.images_to_matrix([base64.b64encode(FILES[name]).decode()], Pixels(), None)
+    items = Items(images=[base64.b64encode(FILES[name]).decode()])
+    served = samples.to_matrix(items, Pixels(), None)
     np.testing.assert_array_equal(np.asarray(extracted).reshape(1, -1), served)
 
 

@@ -324,7 +324,7 @@ def test_table_of_texts(tmp_path, suffix):
     assert source.classes == ("cat", "dog")
     assert [source.train.read(row) for row in (0, 1)] == ["a cat, asleep", "a dog"]
     assert source.test.where(0) == f"{path} row 3"
-    with pytest.raises(ValueError, match="no column text, label; it has body, kind, part"):
+    with pytest.raises(ValueError, match="no column text; it has body, kind, part"):
         open_source(path)
     with pytest.raises(ValueError, match="split_column=NAME"):
         open_source(path, **names)
@@ -399,3 +399,15 @@ def test_what_is_no_data_set(tmp_path, drawings):
         open_source("cub200", root=tmp_path / "absent")
     with pytest.raises(ValueError, match="between 0 and 1"):
         open_source(drawings / "train", test_fraction=1.5)
+
+
+def test_the_only_item_of_a_class_is_for_training(tmp_path):
+    path = tmp_path / "pets.csv"
+    path.write_text("text,label\na cat,cat\nthe cat,cat\nthe dog,dog\n")
+    source = open_source(path, test_fraction=0.5)
+    assert source.classes == ("cat", "dog")
+    assert sorted(source.train.labels.tolist()) == [0, 1]
+    assert source.test.labels.tolist() == [0]
+    path.write_text("text,label\nthe cat,cat\nthe dog,dog\n")
+    with pytest.raises(ValueError, match="pets: the test part is empty"):
+        open_source(path, test_fraction=0.5)

@@ -110,12 +110,23 @@ def test_the_filler_writes_into_a_table_what_the_cards_say():
     assert f"| `finetune`, `joint` | {GROUPS['bound']} |  |" in filler().heads_table(HEADS)
 
 
+def test_the_filler_keeps_what_was_not_measured_only_if_told_so():
+    page = "<!-- measured: one -->\nold\n<!-- end -->\n<!-- measured: two -->\nold\n<!-- end -->\n"
+    assert filler().filled(page, "## two\nnew\n", some=True) == page.replace("two -->\nold", "two -->\nnew")
+    with pytest.raises(SystemExit, match="no section begins with 'one'"):
+        filler().filled(page, "## two\nnew\n", some=False)
+
+
 def test_methods_shows_the_cards(cli):
     _, out, _ = cli("methods")
-    assert list(re.findall(r"^  ([a-z-]+) {2,}\S.*\n {17}exemplars: ", out, re.M)) == list(HEADS)
+    assert list(re.findall(r"^  ([a-z-]+) {2,}\S.*\n {20}exemplars: ", out, re.M)) == list(HEADS)
     assert (
-        "exemplars: none; old scores move: never; forgets a class exactly: yes; few examples: yes; ONNX: yes" in out
+        "exemplars: none; old scores move: never; forgets a class exactly: yes; unlearns samples, merges: yes; "
+        "few examples: yes; ONNX: yes" in out
     )
+    # one name may mean something else in another head
+    assert re.search(r"^  alpha +weight of the stored logits \(derpp\)$", out, re.M)
+    assert re.search(r"^  alpha +weight of the distillation \(threshold-moving\)$", out, re.M)
 
 
 def section(text, title):

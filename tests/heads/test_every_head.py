@@ -359,9 +359,11 @@ def test_none_of_these(name, tasks):
     numbers = head.predict(far, unknown=-1, threshold=threshold)
     assert numbers.dtype == head.classes_.dtype
     np.testing.assert_array_equal(numbers == -1, answers == "?")
-    for nothing in (None, float("nan")):
-        with pytest.raises(ValueError, match="needs a threshold"):
-            head.predict(far, unknown="?", threshold=nothing)
+    np.testing.assert_array_equal(head.predict(far, unknown="?"), answers)  # by the threshold that is kept
+    with pytest.raises(ValueError, match="needs a threshold"):
+        head.predict(far, unknown="?", threshold=float("nan"))
+    with pytest.raises(ValueError, match="needs a threshold: novelty_threshold"):
+        small_head(name, random_state=0).fit(X, y).predict(far, unknown="?")
     with pytest.raises(ValueError, match="must not be one of the classes"):
         head.predict(far, unknown=1, threshold=threshold)
     with pytest.raises(ValueError, match="threshold needs unknown"):

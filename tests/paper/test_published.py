@@ -91,10 +91,9 @@ def test_columns_are_the_papers():
 def test_cells_are_runs_that_heads_accept(name, variant):
     for trial in experiment(name, variant).trials:
         check_params(HEADS[trial.method](**trial.params))
-        raw = (
-            variant == "raw" and HEADS[trial.method].card.group != "adapter"
-        )  # adapters need standardised features
-        assert trial.params.get("standardize", "none") == ("none" if raw else "scale")
+        adapted = HEADS[trial.method].card.group == "adapter"  # which needs standardized features
+        treated = "none" if variant == "raw" and not adapted else "scale"
+        assert trial.params.get("standardize", treated) == treated
 
 
 def test_no_setting_is_misspelt():

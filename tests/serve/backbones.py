@@ -11,7 +11,7 @@ import numpy as np
 class Pixels:
     """The simplest backbone: eight by eight grey pixels."""
 
-    name, kind = "pixels", "image"
+    name, kind, origin = "pixels", "image", None
 
     def __call__(self, items: Sequence[Any]) -> np.ndarray:
         return np.stack(

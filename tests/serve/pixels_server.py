@@ -9,5 +9,5 @@ from taer.cli import main
 from tests.serve.backbones import Pixels
 
 if __name__ == "__main__":
-    taer.serve.run.find = lambda name: Pixels()
+    taer.serve.run.find = lambda name, head: Pixels()
     main(["serve", *sys.argv[1:], "--backbone", "pixels"])

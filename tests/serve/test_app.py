@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 
 import numpy as np
 import pytest
+from fastapi import Request
 from PIL import Image
 
 import taer
-from taer.serve import inputs, schemas
+from taer.serve import inputs
 from tests.conftest import blobs, small_head
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import png, vectors
@@ -206,25 +206,25 @@ def bomb():
 BAD = {
     "no body": ("/predict", None, "required"),
     "not JSON": ("/predict", b"{", "JSON"),
-    "not an object": ("/predict", [1], "dictionary"),
+    "not an object": ("/predict", [1], "an object"),
     "nothing": ("/predict", {}, "exactly one"),
     "two kinds": ("/predict", {"vectors": [[1.0]], "texts": ["a"]}, "exactly one"),
     "empty": ("/predict", {"vectors": []}, "at least 1"),
     "empty vector": ("/predict", {"vectors": [[]]}, "at least 1"),
-    "not numbers": ("/predict", {"vectors": [["a"] * 12]}, "valid number"),
+    "not numbers": ("/predict", {"vectors": [["a"] * 12]}, "vectors.0.0: expected a number, got a string"),
     "ragged": ("/predict", {"vectors": [[1.0] * 12, [1.0] * 11]}, "same length"),
     "wrong width": ("/predict", {"vectors": [[1.0] * 11]}, "expected 12 numbers in each, got 11"),
-    "NaN": ("/predict", b'{"vectors": [[NaN' + b", 1.0" * 11 + b"]]}", "finite"),
+    "NaN": ("/predict", b'{"vectors": [[NaN' + b", 1.0" * 11 + b"]]}", "JSON"),
     "too large a number": ("/predict", {"vectors": [[1e39] * 12]}, "fit in 32 bits"),
     "too many": ("/predict", {"vectors": [[1.0] * 12] * 1025}, "at most 1024"),
-    "unknown field": ("/predict", {"vectors": [[1.0] * 12], "wings": 2}, "not permitted"),
-    "top": ("/predict", {"vectors": [[1.0] * 12], "top": 0}, "greater than or equal to 1"),
+    "unknown field": ("/predict", {"vectors": [[1.0] * 12], "wings": 2}, "no field wings"),
+    "top": ("/predict", {"vectors": [[1.0] * 12], "top": 0}, "1 or more"),
     "deep": ("/predict", b"[" * 100_000, ""),
     "huge integer": ("/predict", b'{"vectors": [[' + b"9" * 10_000 + b"]]}", ""),
     "not base64": ("/predict", {"images": ["**"]}, "base64"),
     "not an image": ("/predict", {"images": ["aGVsbG8="]}, "not a readable"),
-    "bomb": ("/predict", {"images": [bomb()]}, "may have 4096 pixels, got 9000"),
-    "no label": ("/examples", {"vectors": [[1.0] * 12]}, "label: Field required"),
+    "bomb": ("/predict", {"images": [bomb()]}, "81 megapixels (9000 × 9000)"),
+    "no label": ("/examples", {"vectors": [[1.0] * 12]}, "label is missing"),
     "blank label": ("/examples", {"label": "  ", "vectors": [[1.0] * 12]}, "printable"),
     "invisible label": ("/examples", {"label": "a\u0000b", "vectors": [[1.0] * 12]}, "printable"),
     "half a character": ("/examples", b'{"label": "\\ud800", "vectors": [[1.0]]}', ""),
@@ -232,6 +232,8 @@ BAD = {
     "example width": ("/examples", {"label": "a", "vectors": [[1.0] * 3]}, "expected 12"),
     "version": ("/rollback/-1", None, "greater than or equal to 0"),
     "no number": ("/rollback/first", None, "valid integer"),
+    "many texts": ("/predict", {"texts": ["a"] * 65}, "texts: at most 64 are taken at once"),
+    "form": ("/predict", {"vectors": [[True] * 12]}, "expected a number, got true or false"),
     "address": ("/nowhere", {}, "this URL"),
 }
 
@@ -344,32 +346,30 @@ def test_large_bodies_are_parsed_beside_the_loop_and_small_ones_at_once(client, 
     taught(client, 0, 1)
     threads = []
 
-    def parse(body):
-        threads.append(threading.current_thread().name)
-        return json.loads(body)
+    class Noting(bytes):  # counted where it is parsed
+        def count(self, sub):
+            threads.append(threading.current_thread().name)
+            return super().count(sub)
 
-    monkeypatch.setattr("taer.serve.bodies.from_json", parse)
+    read = Request.body
+
+    async def body(self):
+        return Noting(await read(self))
+
+    monkeypatch.setattr(Request, "body", body)
     assert labels_of(client, vectors(0, 2)) == ["class 0"] * 2
     assert labels_of(client, vectors(0, 2) * 500) == ["class 0"] * 1000
     assert "AnyIO worker" not in threads[0]
-    assert "AnyIO worker" in threads[1]
+    assert "AnyIO worker" in threads[-1]
 
 
 @pytest.mark.parametrize(
     "body", [b"[" + b"[]," * 2_000_000 + b"[]]", b'{"a": [' + b'{"":{}},' * 1_000_000 + b"{}]}"]
 )
-def test_a_body_of_nothing_but_brackets_is_not_parsed(client, monkeypatch, body):
-    monkeypatch.setattr("taer.serve.bodies.from_json", lambda body: pytest.fail("parsed"))
+def test_a_body_of_nothing_but_brackets_is_not_parsed(client, body):
     answer = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
     assert "brackets" in answer.json()["detail"]
-
-
-def test_the_first_wrong_number_ends_the_check(client):
-    wrong = schemas.PredictRequest.__pydantic_validator__
-    with pytest.raises(ValueError, match="valid number") as error:
-        wrong.validate_python({"vectors": [[""] * 1000] * 1000})
-    assert error.value.error_count() < 10
 
 
 def test_a_foreign_name_for_our_address_is_refused(client):

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from taer.cli import extract, info, models, paper, report, run, serve  # noqa: F401  (each registers its commands)
+from taer.cli import audit, diagnose, extract, info, models, paper, predict, report, run, serve  # noqa: F401  (each registers its commands)
 from taer.cli.app import app
 
 
@@ -25,5 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str) -> None:
+    if message.endswith("import the module that defines it first"):  # the library does not know how, from a shell
+        message += ": taer --import MODULE …"
     print(f"taer: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)

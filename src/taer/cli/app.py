@@ -11,7 +11,7 @@ from taer.cli.own import import_own
 
 app = typer.Typer(
     help="Classifiers that keep learning new classes, on top of any frozen pretrained model.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

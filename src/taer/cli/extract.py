@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from taer.cli.app import app
+from taer.cli.parameters import with_options
 from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
 
 
@@ -18,7 +18,8 @@ def extract(
         str,
         typer.Argument(
             help="cifar100, cub200, core50; a folder of images (train/CLASS/*, test/CLASS/*, or CLASS/*); "
-            "a .csv or .parquet table of texts; hf:owner/name."
+            "a .csv or .parquet table of texts; hf:owner/name. Without labels, for predicting: a folder with "
+            "images but no subfolders, a table without a column 'label'."
         ),
     ],
     backbone: Annotated[
@@ -93,24 +94,14 @@ def extract(
                 progress=show,
             )
         except ValueError as error:
-            raise ValueError(_with_options(str(error))) from None
+            raise ValueError(with_options(str(error))) from None
         bar.remove_task(task)
     skipped = int(features.meta.get("skipped", 0))
+    sizes = f"{len(features.train_x)} train, {len(features.test_x)} test, {len(features.classes)} classes"
     print(
-        f"{out}: {len(features.train_x)} train, {len(features.test_x)} test, "
-        f"{len(features.classes)} classes, {features.n_features} features"
+        f"{out}: {sizes if features.classes else f'{len(features.test_x)} without labels'}, {features.n_features} features"
         + (f", {skipped} unreadable left out" if skipped else "")
         + ("" if computed else " (already there, nothing to do)")
-    )
-
-
-def _with_options(message: str) -> str:
-    """A message that names parameters of ``taer.extract``, with the options of the command in their place."""
-    parameters = r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad)=(\w+(?:\.\d+)?)"
-    return re.sub(
-        parameters,
-        lambda match: f"--{match[1].replace('_', '-')}" + ("" if match[2] == "True" else f" {match[2]}"),
-        message,
     )
 
 

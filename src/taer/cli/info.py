@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from taer.cli.app import app
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from taer.features import FeatureSet
+    from taer.rows import Rows
 
 
 @app.command()
@@ -26,25 +32,39 @@ def info(
     if file is not None and Path(file).is_file() and is_head(file):
         _print_described(_describe_head(Path(file)))
         return
-    data = load_features(file)
+    data = load_features(file, labeled=False)
     norms, smallest = [], []
-    for rows in row_chunks(data.train_x):
-        X = data.train_x[rows].astype(np.float32)
+    samples = data.train_x if data.classes else data.test_x
+    for rows in row_chunks(samples):
+        X = samples[rows].astype(np.float32)
         norms.append(np.linalg.norm(X, axis=1))
         smallest.append(X.min())
-    per_class = np.bincount(data.train_y, minlength=len(data.classes))
     described = {
         "name": data.name,
-        "training samples": f"{len(data.train_y):,} × {data.n_features} {data.train_x.dtype}",
-        "test samples": f"{len(data.test_y):,} × {data.n_features} {data.test_x.dtype}",
-        "classes": f"{len(data.classes)}: {', '.join(data.classes[:5])}{', …' if len(data.classes) > 5 else ''}",
-        "samples of a class": f"{per_class.min()} to {per_class.max()} for training",
+        **(_parts(data) if data.classes else {"unlabelled samples": _size(data.test_x)}),
         "mean feature norm": f"{np.concatenate(norms).mean():.3f}",
         "smallest value": f"{min(smallest):.3f}",
         **data.meta,
         "fingerprint": data.fingerprint,
     }
     _print_described(described)
+
+
+def _parts(data: FeatureSet) -> dict[str, str]:
+    """Sizes and classes of a set with labels."""
+    import numpy as np
+
+    per_class = np.bincount(data.train_y, minlength=len(data.classes))
+    return {
+        "training samples": _size(data.train_x),
+        "test samples": _size(data.test_x),
+        "classes": f"{len(data.classes)}: {', '.join(data.classes[:5])}{', …' if len(data.classes) > 5 else ''}",
+        "samples of a class": f"{per_class.min()} to {per_class.max()} for training",
+    }
+
+
+def _size(X: np.ndarray | Rows) -> str:
+    return f"{len(X):,} × {X.shape[1]} {X.dtype}"
 
 
 def _print_described(described: dict[str, Any]) -> None:
@@ -63,6 +83,7 @@ def _describe_head(path: Path) -> dict[str, Any]:
     return {
         "method": f"{name_of(type(head))} ({params})",
         "features": f"{head.n_features_in_} numbers per sample",
+        **(origin._asdict() if (origin := getattr(head, "feature_origin_", None)) else {"backbone": "not known"}),
         "classes": f"{len(head.classes_)} in {head.n_tasks_} tasks",
         **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},
         "samples kept": len(getattr(head, "memory_", ())),

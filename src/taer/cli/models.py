@@ -1,11 +1,8 @@
-"""The life of a head in a shell: ``taer fit``, ``learn``, ``forget``, ``rename``, ``predict``, ``audit``, ``export``."""
+"""What a head learns and forgets: ``taer fit``, ``learn``, ``unlearn``, ``merge``, ``forget``, ``rename``."""
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +11,7 @@ import typer
 from taer.cli.app import app
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
+from taer.cli.progress import stage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,21 +33,6 @@ Classes = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Where the head is saved; if not given, over the old one.")]
 
 
-class Answer(StrEnum):
-    labels = "labels"
-    csv = "csv"
-    json = "json"
-
-
-class Report(StrEnum):
-    text = "text"
-    json = "json"
-
-
-class Target(StrEnum):
-    onnx = "onnx"
-
-
 @app.command()
 def fit(
     features: Features,
@@ -62,15 +45,26 @@ def fit(
         list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    unknown: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep a threshold of novelty, above which the answer is this, such as '?': no known class."
+        ),
+    ] = None,
+    false_alarms: Annotated[
+        float, typer.Option(help="Fraction of samples of known classes that --unknown may take for unknown.")
+    ] = 0.05,
 ) -> None:
     """Learn the training part of a feature file as the first task of a new head."""
     from taer.features import load_features
 
     head = find_method(method)()  # a wrong name is reported before the file is read
-    _check_replaceable(out, by_head=True)
+    check_replaceable(out, by_head=True)
     params = parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
-    _learn(head, load_features(features), classes, out)
+    if not 0 < false_alarms < 1:
+        raise ValueError(f"--false-alarms must be above 0 and below 1, got {false_alarms:g}")
+    _learn(head, load_features(features), classes, out, unknown, false_alarms)
 
 
 @app.command()
@@ -85,7 +79,7 @@ def learn(
     from taer.persist.save import load
 
     head = load(model)
-    _check_replaceable(out or model, by_head=True)
+    check_replaceable(out or model, by_head=True)
     _learn(head, load_features(features), classes, out or model)
 
 
@@ -97,6 +91,36 @@ def forget(model: Model, label: Annotated[str, typer.Argument(help="The class to
     head = load(model)
     head.forget(_label(label, head))
     _save(head, out or model, f"{label} is forgotten")
+
+
+@app.command()
+def unlearn(model: Model, features: Features, classes: Classes = None, out: Out = None) -> None:
+    """Take the training part of a feature file back out of a saved head, as if it had never been learned."""
+    from taer.features import load_features
+    from taer.persist.save import load
+
+    head = load(model)
+    X, labels = _training_part(load_features(features), classes, head)
+    known = len(head.classes_)
+    head.unlearn(X, labels)
+    gone = f", {known - len(head.classes_)} without samples forgotten" if known > len(head.classes_) else ""
+    _save(head, out or model, f"{len(labels)} samples are taken back{gone}")
+
+
+@app.command()
+def merge(
+    model: Model,
+    other: Annotated[Path, typer.Argument(help="Another saved head of the same method.")],
+    out: Annotated[Path, typer.Option(help="Where the merged head is saved; a head that is there is replaced.")],
+    base: Annotated[
+        Path | None, typer.Option(help="The head that both are copies of: what it has learned counts once.")
+    ] = None,
+) -> None:
+    """Write one head that knows what two have learned."""
+    from taer.persist.save import load
+
+    head = load(model).merge(load(other), None if base is None else load(base))
+    _save(head, out, f"{model} and {other} are merged")
 
 
 @app.command()
@@ -114,93 +138,8 @@ def rename(
     _save(head, out or model, f"{old} is called {new}")
 
 
-@app.command()
-def predict(
-    model: Model,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="A feature file (its test part), a .npy matrix, or a .csv of numbers with one row per sample."
-        ),
-    ],
-    format: Annotated[
-        Answer, typer.Option(help="One label per line, or a table or objects with all probabilities.")
-    ] = Answer.labels,
-) -> None:
-    """Print the class of each sample; of a file with labels, also the accuracy, on stderr."""
-    from taer.persist.save import load
-
-    head = load(model)
-    X, y = _rows(file)
-    probabilities = head.predict_proba(X)
-    labels = head.classes_[probabilities.argmax(axis=1)].tolist()
-    if format is Answer.labels:
-        print(*labels, sep="\n")
-    elif format is Answer.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["label", *head.classes_.tolist()])
-        writer.writerows([label, *row] for label, row in zip(labels, probabilities.tolist(), strict=True))
-    else:
-        names = [str(name) for name in head.classes_.tolist()]
-        for label, row in zip(labels, probabilities.tolist(), strict=True):
-            answer = {"label": label, "probabilities": dict(zip(names, row, strict=True))}
-            print(json.dumps(answer, ensure_ascii=False))
-    if y is not None:
-        known = set(map(str, head.classes_.tolist()))
-        right = [str(label) == truth for label, truth in zip(labels, y, strict=True) if truth in known]
-        percent = f" ({100 * sum(right) / len(right):.2f} %)" if right else ""
-        others = f"; {len(y) - len(right)} are of classes it does not know" if len(right) < len(y) else ""
-        print(f"{sum(right)} of {len(right)} right{percent}{others}", file=sys.stderr)
-
-
-@app.command()
-def audit(
-    old: Annotated[Path, typer.Argument(help="The head before.")],
-    new: Annotated[Path, typer.Argument(help="The head some tasks later.")],
-    features: Annotated[
-        Path | None, typer.Argument(help="Samples to compare decisions on, in any form 'taer predict' takes.")
-    ] = None,
-    format: Annotated[Report, typer.Option(help="How the audit is printed.")] = Report.text,
-) -> None:
-    """Show what was changed between two versions of a head: columns, and decisions among old classes."""
-    from dataclasses import asdict
-
-    from taer.persist.audit import audit as compare
-    from taer.persist.save import load
-
-    found = compare(load(old), load(new), None if features is None else _rows(features)[0])
-    if format is Report.json:
-        print(json.dumps(asdict(found), ensure_ascii=False))
-        return
-    print(found.sentence())
-    print("new classes:", ", ".join(map(str, found.new_classes)) or "none")
-    if found.forgotten:
-        print("forgotten classes:", ", ".join(map(str, found.forgotten)))
-    print("moved columns:", ", ".join(map(str, found.moved)) or "none")
-
-
-@app.command()
-def export(
-    model: Model,
-    out: Annotated[Path, typer.Option(help="The file to write.")],
-    to: Annotated[Target, typer.Option(help="The form of the graph.")] = Target.onnx,
-    backbone: Annotated[
-        Path | None,
-        typer.Option(help="An .onnx file whose first output is the features: the graph then starts at its input."),
-    ] = None,
-) -> None:
-    """Write a head as one graph from features to probabilities and label."""
-    from taer.persist.onnx import export_onnx
-    from taer.persist.save import load
-
-    head = load(model)
-    _check_replaceable(out, by_head=False)
-    export_onnx(head, out, backbone)
-    print(f"{out}: {to}, {head.n_features_in_} features to {len(head.classes_)} classes")
-
-
 def _save(head: Head, out: Path, done: str) -> None:
-    _check_replaceable(out, by_head=True)
+    check_replaceable(out, by_head=True)
     head.save(out)
     print(f"{out}: {done}; {len(head.classes_)} classes")
 
@@ -209,10 +148,10 @@ def _label(name: str, head: Head) -> Any:
     """A class as the head calls it."""
     import numpy as np
 
-    return _as_known(np.array([name]), head)[0].item()
+    return as_known(np.array([name]), head)[0].item()
 
 
-def _check_replaceable(out: Path, *, by_head: bool) -> None:
+def check_replaceable(out: Path, *, by_head: bool) -> None:
     """Raise if another kind of file would be overwritten, which no one does on purpose."""
     from taer.files import format_of
     from taer.persist.save import is_head
@@ -221,34 +160,78 @@ def _check_replaceable(out: Path, *, by_head: bool) -> None:
         raise ValueError(f"{out}: exists and is something else than what would be written; name another file")
 
 
-def _learn(head: Head, data: FeatureSet, classes: str | None, out: Path) -> None:
-    """One task, saved and summed up in a line."""
+def _learn(
+    head: Head,
+    data: FeatureSet,
+    classes: str | None,
+    out: Path,
+    unknown: str | None = None,
+    false_alarms: float = 0.05,
+) -> None:
+    """One task, saved and summed up in a line; with ``unknown``, the head also gets a threshold."""
     import numpy as np
 
     from taer.heads.few import collected
     from taer.rows import select
 
-    chosen = _chosen(data, classes)
+    X, labels = _training_part(data, classes, head)
     names = np.array(data.classes)
-    rows = np.flatnonzero(np.isin(data.train_y, chosen))
-    if not len(rows):
-        raise ValueError(f"{data.name}: no training samples of these classes")
-    with collected() as warned:
-        head.partial_fit(select(data.train_x, rows), _as_known(names[data.train_y[rows]], head))
+    head.check_origin(data.origin)
+    n_classes = len(np.unique(labels))
+    with stage(f"learning {len(labels):,} samples of {n_classes} classes"), collected() as warned:
+        head.partial_fit(X, labels)
+        if unknown is not None:
+            _keep_threshold(head, X, labels, unknown, false_alarms)
+    if head.n_tasks_ == 1 and data.origin is not None:
+        head.feature_origin_ = data.origin
     head.save(out)
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
     known = np.isin(names[data.test_y], head.classes_.astype(str))
-    print(f"{out}: {len(rows)} samples of {len(chosen)} classes learned as task {head.n_tasks_}", end="")
+    learned = f"{out}: {len(labels)} samples of {n_classes} classes learned as task {head.n_tasks_}"
     if known.any():
-        test = np.flatnonzero(known)
-        right = head.predict(select(data.test_x, test)).astype(str) == names[data.test_y[test]]
-        print(
-            f"; accuracy on the {len(test)} test samples of its {len(head.classes_)} classes "
-            f"{100 * right.mean():.2f} %",
-            end="",
-        )
-    print()
+        test = select(data.test_x, np.flatnonzero(known))
+        with stage(f"measuring on {len(test):,} test samples"):
+            right = head.predict(test).astype(str) == names[data.test_y[known]]
+        learned += f"; accuracy on the {len(test)} test samples of its {len(head.classes_)} classes "
+        learned += f"{100 * right.mean():.2f} %"
+        if unknown is not None:
+            answered = head.predict(test, unknown=unknown).astype(str) != unknown
+            learned += f"; {unknown} for {100 * (1 - answered.mean()):.2f} % of them"
+            learned += f", accuracy on the others {100 * right[answered].mean():.2f} %" if answered.any() else ""
+    print(learned)
+
+
+def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_alarms: float) -> None:
+    """From what the head keeps or, if it keeps nothing for that, from a fifth that a second head has not learned."""
+    import numpy as np
+    from sklearn.base import clone
+
+    from taer.rows import select
+
+    if unknown in head.classes_.astype(str):
+        raise ValueError(f"--unknown {unknown}: that is one of the classes")
+    if head.own_novelty:
+        head.novelty_threshold(false_alarms=false_alarms)
+        return
+    of_class = np.concatenate([np.flatnonzero(labels == label)[4::5] for label in np.unique(labels)])
+    if not len(of_class):
+        raise ValueError("--unknown: a threshold needs a class of five samples or more")
+    rest = np.setdiff1d(np.arange(len(labels)), of_class)
+    trial = clone(head).fit(select(X, rest), labels[rest])
+    head.threshold_ = trial.novelty_threshold(select(X, of_class), false_alarms)
+
+
+def _training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
+    """Training samples of the classes that the user named, and their labels as the head calls them."""
+    import numpy as np
+
+    from taer.rows import select
+
+    rows = np.flatnonzero(np.isin(data.train_y, _chosen(data, classes)))
+    if not len(rows):
+        raise ValueError(f"{data.name}: no training samples of these classes")
+    return select(data.train_x, rows), as_known(np.array(data.classes)[data.train_y[rows]], head)
 
 
 def _chosen(data: FeatureSet, classes: str | None) -> list[int]:
@@ -271,7 +254,7 @@ def _chosen(data: FeatureSet, classes: str | None) -> list[int]:
     return chosen
 
 
-def _as_known(names: np.ndarray, head: Head) -> np.ndarray:
+def as_known(names: np.ndarray, head: Head) -> np.ndarray:
     """Class names as labels of the head's type: a head fitted in Python may have learned numbers."""
     if not hasattr(head, "classes_") or head.classes_.dtype.kind == "U":
         return names
@@ -279,22 +262,3 @@ def _as_known(names: np.ndarray, head: Head) -> np.ndarray:
         return names.astype(head.classes_.dtype)
     except ValueError:
         raise ValueError(f"the head's labels are {head.classes_.dtype} and the file's are names") from None
-
-
-def _rows(path: Path) -> tuple[np.ndarray | Rows, list[str] | None]:
-    """Samples of a file, and their class names if it has them."""
-    import numpy as np
-
-    from taer.features import load_features
-
-    if path.suffix in (".safetensors", ".npz", ".parquet") or path.is_dir():
-        data = load_features(path)
-        return data.test_x, [data.classes[label] for label in data.test_y]
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False, mmap_mode="r"), None
-        return np.loadtxt(path, np.float32, delimiter=",", ndmin=2), None
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not rows of numbers ({error})") from None

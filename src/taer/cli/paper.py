@@ -22,8 +22,8 @@ def paper(
     experiments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="table1 … table4, figure2 … figure6, or all of these; fscil-cub: few-shot learning on CUB-200, "
-            "beside tables published elsewhere. [default: all]"
+            help="table1 … table4, figure2 … figure6, cited (systems that the paper names without measuring them), or "
+            "all of these; fscil-cub: few-shot learning on CUB-200, beside tables published elsewhere. [default: all]"
         ),
     ] = None,
     features: Annotated[

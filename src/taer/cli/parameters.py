@@ -1,7 +1,8 @@
-"""``--set NAME=VALUE``: parameters of heads."""
+"""Parameters of the library as options: ``--set NAME=VALUE``, and error messages that name parameters."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -40,3 +41,13 @@ def _value(text: str) -> Any:
         except ValueError:
             pass
     return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def with_options(message: str) -> str:
+    """A message that names parameters of ``taer.extract`` or ``taer.Extractor``, with options in their place."""
+    parameters = r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad)=(\w+(?:\.\d+)?)"
+    return re.sub(
+        parameters,
+        lambda match: f"--{match[1].replace('_', '-')}" + ("" if match[2] == "True" else f" {match[2]}"),
+        message,
+    )

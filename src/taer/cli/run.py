@@ -61,7 +61,7 @@ def run(
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,
-    memory: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks (memory_size).")] = None,
+    memory_size: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples of the task in a step.")] = None,
     set_: Annotated[
@@ -96,7 +96,7 @@ def run(
     from taer.features import load_features
 
     data = load_features(features)
-    common = {"epochs": epochs, "memory_size": memory, "lr": lr, "batch_size": batch_size}
+    common = {"epochs": epochs, "memory_size": memory_size, "lr": lr, "batch_size": batch_size}
     chosen = parameters(_names(methods), common, set_ or [])
     streams = _streams(data, tasks, first, order, shots, samples, seeds)
     runs = [Run(streams[seed], name, params, seed) for name, params in chosen.items() for seed in range(seeds)]
@@ -212,7 +212,7 @@ def _print_summary(
         measured = {"A_T": "A_T", "AIA": "AIA", "ECE": "ECE", "novelty_AUROC": "novelty AUROC"}
         measured["task_given"] = "task given"
         measured |= {name: name.replace("_", " ") for name in FEW_SHOT}
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         names = [f"{name}{part}" for name in measured.values() for part in ("", " std")]
         writer.writerow(["method", *names, "seconds", "memory samples", "memory bytes"])
         for row in rows:
@@ -283,15 +283,20 @@ def methods() -> None:
     from taer.heads import HEADS
     from taer.heads.card import GROUPS
 
+    width = max(map(len, HEADS)) + 2
     for group, title in GROUPS.items():
         heads = {name: head for name, head in HEADS.items() if head.card.group == group}
         if heads:
             print(f"{title[0].upper()}{title[1:]}:\n")
         for name, head in heads.items():
-            print(f"  {name:<18}{(head.__doc__ or '').strip().splitlines()[0]}")
-            print(" " * 17 + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
-            print(" " * 17 + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
+            print(f"  {name:<{width}}{(head.__doc__ or '').strip().splitlines()[0]}")
+            print(" " * (width + 2) + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
+            print(" " * (width + 2) + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
     print("What the parameters mean:\n")
-    help_texts = {item.name: item.metadata["help"] for head in HEADS.values() for item in fields(head)}
-    for name, text in sorted(help_texts.items()):
-        print(f"  {name:<20}{text}")
+    helps: dict[str, dict[str, list[str]]] = {}
+    for name, head in HEADS.items():
+        for item in fields(head):
+            helps.setdefault(item.name, {}).setdefault(item.metadata["help"], []).append(name)
+    for parameter, texts in sorted(helps.items()):
+        for text, names in texts.items():
+            print(f"  {parameter:<20}{text}" + (f" ({', '.join(names)})" if len(texts) > 1 else ""))

@@ -20,6 +20,16 @@ def serve(
     backbone: Annotated[
         str | None, typer.Option(help="What turns images or texts into features; see 'taer backbones'.")
     ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="The head that a new DIR is taught; see 'taer methods'. [default: the recommended one]"),
+    ] = None,
+    relearn: Annotated[
+        bool,
+        typer.Option(
+            "--relearn", help="Teach all kept examples anew as one version: for another --backbone or --method."
+        ),
+    ] = False,
     demo: Annotated[
         bool, typer.Option("--demo", help="Start from ten animals in sketches, with a backbone to draw to.")
     ] = False,
@@ -35,14 +45,17 @@ def serve(
     ] = None,
 ) -> None:
     """Put a head behind HTTP: a page to teach it on, predictions, examples, tasks, versions to go back to."""
-    if model and demo:
-        raise ValueError("--demo brings a head of its own; leave out --model")
+    if demo and (model or method or relearn):
+        raise ValueError("--demo brings a head of its own; leave out --model, --method and --relearn")
+    if model and relearn:
+        raise ValueError("--relearn goes on from the examples in DIR; leave out --model")
     try:
         from taer.serve.run import run
     except ImportError as error:
         raise ValueError(f"the service needs {error.name}: pip install 'taer[serve]'") from None
 
-    run(folder, model, backbone, demo, host, port, token or secrets.token_urlsafe(16), public=not _is_local(host))
+    token = token or secrets.token_urlsafe(16)
+    run(folder, model, backbone, demo, host, port, token, not _is_local(host), method, relearn)
 
 
 @app.command()

@@ -13,7 +13,7 @@ import numpy as np
 
 from taer.files import written_whole
 
-FORMAT = "taer-run/4"
+FORMAT = "taer-run/5"
 _IDENTITY = ("format", "features", "tasks", "rows", "method", "params", "source", "seed")  # decide a result
 FEW_SHOT = ("last", "base", "new", "harmonic", "ece_new")  # measured after the last task
 
@@ -50,6 +50,10 @@ class Result(TypedDict):
     decomposition: list[dict[str, float]]
     ece: list[float]  # calibration error after each task
     novelty_auroc: list[float | None]  # detection of classes not yet learned, after each task but the last
+    # With the most novel test samples of known classes left unanswered: those above the head's own threshold for 5 % of
+    # false alarms or, for a head that keeps none, 5 % of them.
+    coverage: list[float]  # the fraction that is answered, after each task
+    selective_accuracy: list[float]  # the accuracy on these
     confusion: list[list[int]]
     seconds: list[float]  # to learn each task
     head_bytes: list[int]
@@ -112,7 +116,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     """The results in a directory; of runs that differ only in the source of the head, the newest."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; 'taer run --out {folder}' would put results there")
+        raise ValueError(f"{folder}: no such folder; expected one where runs have put their results")
     newest: dict[str, Result] = {}
     for result in map(read_result, sorted(folder.glob("*.json"))):
         if result is not None:  # damaged or edited: 'taer run' would run it again
@@ -121,7 +125,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
             if key not in newest or result["created"] >= newest[key]["created"]:
                 newest[key] = result
     if not newest:
-        raise ValueError(f"{folder}: no results there; 'taer run --out {folder}' puts some")
+        raise ValueError(f"{folder}: no results there; run something that keeps its results in this folder")
     return list(newest.values())
 
 
@@ -139,6 +143,8 @@ def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
             "task_given": _percent(task_given(result) for result in group),
             "ECE": _percent(result["ece"][-1] for result in group),
             "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
+            "coverage": _percent(result["coverage"][-1] for result in group),
+            "selective_accuracy": _percent(result["selective_accuracy"][-1] for result in group),
             "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
             "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
             "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),

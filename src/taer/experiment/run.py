@@ -118,6 +118,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     samples: list[int] = []
     errors: list[float] = []  # of calibration
     detection: list[float | None] = []  # of classes not yet learned
+    answered: list[metrics.Rejection] = []
     scores = np.empty((len(y_test), 0), np.float32)  # of all test samples, columns in the order of learning
     for t, task in enumerate(run.stream):
         replayed = getattr(head, "memory_", None)
@@ -141,8 +142,10 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
             mass["test"].append(metrics.old_mass(probabilities[:n_past], task_of < t))
             if replayed is not None and len(replayed) and not isinstance(replayed, Everything):
                 mass["memory"].append(metrics.old_mass(head.predict_proba(replayed.X), old))
+        novelty = head.novelty_of(X_test, scores)
+        limit = head.novelty_threshold() if head.own_novelty else float(np.quantile(novelty[:n_known], 0.95))
+        answered.append(metrics.rejection(novelty[:n_known], y_true == y_pred, limit))
         if t + 1 < len(run.stream):
-            novelty = head.novelty_of(X_test, scores)
             detection.append(metrics.novelty_auroc(novelty[:n_known], novelty[n_known:]))
         if on_task:
             on_task(t, phases[-1])
@@ -176,6 +179,8 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         "decomposition": parts,
         "ece": errors,
         "novelty_auroc": detection,
+        "coverage": [each.coverage for each in answered],
+        "selective_accuracy": [each.accuracy for each in answered],
         "confusion": metrics.confusion_matrix(y_true, y_pred, np.arange(len(order))).tolist(),
         "seconds": seconds,
         "head_bytes": head_bytes,

@@ -23,7 +23,7 @@ from joblib import Parallel, delayed
 from taer import __version__
 from taer.extras import reason
 from taer.features.backbones import Backbone, find_backbone
-from taer.features.files import read_feature_file, read_header, write_feature_file
+from taer.features.files import inputs_tensor, read_feature_file, read_header, write_feature_file
 from taer.features.set import FeatureSet
 from taer.features.sources import Part, Source, open_source
 from taer.files import written_whole
@@ -60,7 +60,9 @@ def extract(
     ----------
     source
         ``cifar100``, ``cub200``, ``core50``; a folder of images (``train/CLASS/*`` and ``test/CLASS/*``, or
-        ``CLASS/*`` with a ``test_fraction``); a ``.csv`` or ``.parquet`` table of texts; ``hf:owner/name``.
+        ``CLASS/*`` with a ``test_fraction``); a ``.csv`` or ``.parquet`` table of texts; ``hf:owner/name``. A folder
+        with images but no subfolders, or a table without a column ``label``, has no labels: its features are for
+        predicting.
     backbone
         A name that ``taer backbones`` lists; ``hf:owner/model`` or ``hf:path/to/folder``; a ``.onnx`` file.
     out
@@ -195,16 +197,18 @@ class _Job:
     def assemble(self, out: Path, meta: dict[str, str]) -> None:
         """Write the feature file from the chunks, one at a time."""
         labels: dict[str, np.ndarray] = {}
+        inputs: dict[str, list[str]] = {}
         widths = set()
         for name, part in self.parts.items():
-            kept = []
+            kept = [np.empty(0, np.int64)]
             for path in self._paths(name):
                 with np.load(path) as chunk:
                     kept.append(chunk["rows"])
                     if len(chunk["rows"]):
                         widths.add(chunk["features"].shape[1])
-            labels[name] = part.labels[np.concatenate(kept)]
-            if not len(labels[name]):
+            rows = np.concatenate(kept)
+            labels[name], inputs[name] = part.labels[rows], [part.where(row) for row in rows.tolist()]
+            if len(part) and not len(rows):
                 raise ValueError(f"{self.data.name}: not one item of the {name} part could be read")
         skipped = self.total - sum(map(len, labels.values()))
         (width,) = widths
@@ -216,7 +220,8 @@ class _Job:
                 f"{name}.x": ((len(labels[name]), width), np.dtype(np.float32), self._features(name))
                 for name in self.parts
             }
-            | {f"{name}.y": (labels[name].shape, np.dtype(np.int64), [labels[name]]) for name in self.parts},
+            | {f"{name}.y": (labels[name].shape, np.dtype(np.int64), [labels[name]]) for name in self.parts}
+            | inputs_tensor(inputs),
         )
 
     def _paths(self, part: str) -> list[Path]:

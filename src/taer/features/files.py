@@ -3,8 +3,10 @@
 The project's own format is one ``.safetensors`` file with the tensors ``train.x`` (n × d, floating),
 ``train.y`` (int64), ``test.x``, ``test.y`` and a header of strings: ``format`` = ``taer-features/1``,
 ``dataset``, ``backbone``, ``classes`` (a JSON list of names), and where the features came from
-(``preprocess``, ``weights``, ``created``, ``licence``). It is memory-mapped and never executes anything. A
-folder of such files is one feature set in shards, in the order of their names; see :mod:`taer.features.shards`.
+(``preprocess``, ``weights``, ``created``, ``licence``). A tensor ``inputs`` (JSON in bytes) may say which image or row of
+a table each sample was. A file without labels has no classes, no training samples, and -1 for every label. Files are
+memory-mapped and never execute anything. A folder of such files is one feature set in shards, in the order of their
+names; see :mod:`taer.features.shards`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from taer.storage import MappedArray, is_url, local_path
 FORMAT = "taer-features/1"
 _TENSORS = ("train.x", "train.y", "test.x", "test.y")
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32}
+_INPUTS = "inputs"
 
 
 def save_feature_file(features: FeatureSet, path: Path) -> None:
@@ -58,10 +61,10 @@ def write_feature_file(
     A tensor is its shape, its type and its rows in order. The layout is that of safetensors: the length of
     the header, the header in JSON, the bytes of the tensors.
     """
-    codes = {np.dtype(kind): code for code, kind in _DTYPES.items()}
+    codes = {np.dtype(kind): code for code, kind in _DTYPES.items()} | {np.dtype(np.uint8): "U8"}
     header: dict[str, Any] = {"__metadata__": {**meta, "format": FORMAT, "classes": json.dumps(list(classes))}}
     end = 0
-    order = sorted(_TENSORS, key=lambda name: -tensors[name][1].itemsize)  # so that every tensor is aligned
+    order = sorted(tensors, key=lambda name: -tensors[name][1].itemsize)  # so that every tensor is aligned
     for name in order:
         shape, dtype, _ = tensors[name]
         if dtype not in codes:
@@ -89,6 +92,26 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, str]:
     if missing := [name for name in _TENSORS if name not in names]:
         raise ValueError(f"{path}: the feature file lacks {', '.join(missing)}")
     return meta
+
+
+def inputs_tensor(inputs: Mapping[str, Sequence[str]]) -> dict[str, Tensor]:
+    """The tensor that names the samples of each part."""
+    content = np.frombuffer(json.dumps(inputs, ensure_ascii=False).encode(), np.uint8)
+    return {_INPUTS: (content.shape, content.dtype, [content])}
+
+
+def read_inputs(path: str | os.PathLike[str], part: str, count: int) -> list[str]:
+    """What the samples of a part were: images or rows of a table; else the name of the file and the number of the row."""
+    if os.path.isfile(path) and str(path).endswith(".safetensors"):
+        with open_safetensors(path, f"{path}: not a feature file, or truncated") as file:
+            content = file.get_tensor(_INPUTS).tobytes() if _INPUTS in file.keys() else b"{}"  # noqa: SIM118
+        try:
+            names = json.loads(content).get(part)
+        except (ValueError, AttributeError, RecursionError):
+            names = None
+        if isinstance(names, list) and len(names) == count:
+            return [str(name) for name in names]
+    return [f"{path} row {row + 1}" for row in range(count)]
 
 
 def _blocks(array: np.ndarray | Rows, rows: range) -> Iterator[np.ndarray]:

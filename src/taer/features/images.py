@@ -22,14 +22,10 @@ FORMATS = {
 }
 
 
-class TooLarge(ValueError):
-    """A side has more pixels than allowed."""
-
-
-def decode_image(data: bytes, formats: Sequence[str] = tuple(FORMATS), max_side: int | None = None) -> Any:
+def decode_image(data: bytes) -> Any:
     """An RGB ``PIL.Image``: upright as its EXIF data say, the first frame, and white where it is transparent.
 
-    Read to the end, so that a file that was cut shows here. The sides are checked before the pixels are read.
+    Read to the end, so that a file that was cut shows here.
 
     Examples
     --------
@@ -39,14 +35,22 @@ def decode_image(data: bytes, formats: Sequence[str] = tuple(FORMATS), max_side:
     >>> decode_image(file.getvalue()).getpixel((0, 0))
     (255, 255, 255)
     """
-    pillow, ops = require("PIL.Image", "images"), require("PIL.ImageOps", "images")
+    return to_rgb(open_image(data))
+
+
+def open_image(data: bytes, formats: Sequence[str] = tuple(FORMATS)) -> Any:
+    """A ``PIL.Image`` whose size is known and whose pixels were not read yet."""
+    pillow = require("PIL.Image", "images")
     try:
-        image = pillow.open(io.BytesIO(data), formats=formats)
+        return pillow.open(io.BytesIO(data), formats=formats)
     except pillow.UnidentifiedImageError:
         *most, last = (FORMATS[format] for format in formats)
         raise ValueError(f"not a readable {', '.join(most)} or {last} file") from None
-    if max_side is not None and max(image.size) > max_side:
-        raise TooLarge(f"a side may have {max_side} pixels, got {image.width} × {image.height}")
+
+
+def to_rgb(image: Any) -> Any:
+    """Upright as its EXIF data say, and white where it is transparent."""
+    pillow, ops = require("PIL.Image", "images"), require("PIL.ImageOps", "images")
     upright = ops.exif_transpose(image)
     if upright.has_transparency_data:
         upright = upright.convert("RGBA")

@@ -12,13 +12,14 @@ from taer.features.shards import find_shards, read_shards, save_shards
 from taer.storage import is_folder, is_url, local_path
 
 
-def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
+def load_features(path: str | os.PathLike[str] | None = None, *, labeled: bool = True) -> FeatureSet:
     """Read a feature set from a file or folder, or the embedded default for ``None``.
 
     A ``.safetensors`` file is the project's own format. An ``.npz`` file has the arrays ``X_train, y_train,
     X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
     ``label`` and ``split`` (train or test). In all three the labels may be names. A folder of ``.safetensors``
     files is one set in shards. A URL that fsspec can open (``s3://…``) is copied to a local cache first.
+    With ``labeled=False`` a set without labels is read, too, as ``taer extract`` makes it of unlabelled data.
 
     Examples
     --------
@@ -27,6 +28,13 @@ def load_features(path: str | os.PathLike[str] | None = None) -> FeatureSet:
     >>> sketches.name, len(sketches.classes), len(sketches.train_x), len(sketches.test_x)
     ('sketches100', 100, 8000, 2000)
     """
+    features = _read(path)
+    if labeled and not features.classes:
+        raise ValueError(f"{path}: its samples have no labels; such features are for predicting")
+    return features
+
+
+def _read(path: str | os.PathLike[str] | None) -> FeatureSet:
     if path is None:
         return read_feature_file(str(Path(__file__).parent / "data" / "sketches100.safetensors"))
     place = str(path)

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from taer.origin import Origin
 from taer.rows import Rows, row_chunks
 
 
@@ -17,7 +18,8 @@ from taer.rows import Rows, row_chunks
 class FeatureSet:
     """Training and test features of a data set, with labels ``0 … len(classes) - 1``.
 
-    The features are arrays, memory-mapped ones, or :class:`~taer.rows.Rows`, of which only what is indexed is read.
+    The features are arrays, memory-mapped ones, or :class:`~taer.rows.Rows`, of which only what is indexed is read. A set
+    without labels has no classes and no training samples; its samples are the test part, with -1 for every label.
 
     Examples
     --------
@@ -43,13 +45,15 @@ class FeatureSet:
                 raise ValueError(
                     f"{self.name}: {split} features must be n × d with n labels, got shapes {x.shape} and {y.shape}"
                 )
-            if not len(x):
+            if not len(x) and (self.classes or split == "test"):
                 raise ValueError(f"{self.name}: the {split} part is empty")
             if not np.issubdtype(x.dtype, np.floating):
                 raise ValueError(f"{self.name}: {split} features must be floating point, got {x.dtype}")
             if not np.issubdtype(y.dtype, np.integer):
                 raise ValueError(f"{self.name}: {split} labels must be integers, got {y.dtype}")
-            if y.min() < 0 or y.max() >= len(self.classes):
+            if not self.classes and (y != -1).any():
+                raise ValueError(f"{self.name}: a set without classes has -1 for every label")
+            if self.classes and (y.min() < 0 or y.max() >= len(self.classes)):
                 raise ValueError(
                     f"{self.name}: {split} labels must lie in 0 … {len(self.classes) - 1} "
                     f"({len(self.classes)} classes), got {y.min()} … {y.max()}"
@@ -62,6 +66,11 @@ class FeatureSet:
                 f"{self.name}: train and test features differ in width, "
                 f"{self.train_x.shape[1]} and {self.test_x.shape[1]}"
             )
+
+    @property
+    def origin(self) -> Origin | None:
+        """The backbone that the features come from; None if nobody said."""
+        return Origin.of(self.meta)
 
     @property
     def n_features(self) -> int:

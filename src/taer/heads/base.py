@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,54 +13,20 @@ from scipy.special import entr, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from taer.heads import exact
+from taer.heads import conformal, corrections, exact, unknowns
 from taer.heads.card import Card
+from taer.heads.conformal import weights_of
 from taer.heads.embedding import result_type
 from taer.heads.few import warn_of_few
-from taer.heads.fitted import FLOATS, Fitted, Sizes, check_declared, count, declared, value_of, word
+from taer.heads.fitted import FLOATS, Fitted, Sizes, array, check_declared, count, declared, number, value_of, word
 from taer.heads.params import check_params, documented, param
 from taer.heads.registry import register
-from taer.heads.validation import check_features, check_labels, generator
-from taer.rows import row_chunks
-
-
-class Learned(NamedTuple):
-    """A class and the task (counted from 1) in which it was first seen."""
-
-    label: Any
-    task: int
-
-
-@dataclass(frozen=True)
-class Task:
-    """One call of ``partial_fit``. A class is given by its number in order of arrival, which never changes."""
-
-    X: Any
-    y: np.ndarray  # the class of each sample
-    n_known: int  # classes known before this task
-    n_classes: int  # and with it
-    number: int = 1  # of the task, counted from 1
-
-    @cached_property
-    def current(self) -> np.ndarray:
-        """Classes with samples in this task."""
-        return np.unique(self.y)
-
-    @cached_property
-    def new(self) -> np.ndarray:
-        """Classes never seen before: the last ones."""
-        return np.arange(self.n_known, self.n_classes)
-
-    @cached_property
-    def old(self) -> np.ndarray:
-        """All classes without a sample in this task."""
-        return np.setdiff1d(np.arange(self.n_classes), self.current)
-
-    def members(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Each class of this task, with the numbers of its samples."""
-        order = np.argsort(self.y, kind="stable")
-        ends = np.searchsorted(self.y[order], self.current, side="right")
-        yield from zip(self.current.tolist(), np.split(order, ends[:-1]), strict=True)
+from taer.heads.task import Learned as Learned  # which methods import from here
+from taer.heads.task import Task as Task
+from taer.heads.unknowns import class_thresholds
+from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
+from taer.origin import Origin
+from taer.rows import row_chunks, select
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param, field))
@@ -101,7 +66,26 @@ class Head(ClassifierMixin, BaseEstimator):
         "n_tasks_": count(help="number of tasks learned so far"),
         "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
         "rng_": value_of(np.random.Generator, help="where everything random comes from"),
+        "feature_origin_": value_of(
+            Origin,
+            optional=True,
+            help="backbone, weights and preprocessing that the features come from, if a feature file or a pipeline said so",
+        ),
+        "threshold_": number(
+            optional=True, help="the novelty above which a sample is unknown, if one was asked for"
+        ),
+        "class_thresholds_": class_thresholds(help="the same by label, for classes with one of their own"),
+        "misfits_": array(
+            "calibration",
+            types=("float64",),
+            optional=True,
+            help="one minus the probability of the true class of each sample of ``calibrate``, sorted",
+        ),
     }
+    own_novelty: ClassVar[bool] = (
+        False  # whether it keeps how novel its samples looked: no held-out ones are needed
+    )
+    weighs: ClassVar[bool] = False  # whether ``_learn`` reads the weights of a task; if not, samples are repeated
     class_arrays: ClassVar[tuple[str, ...]] = ()  # the names of those with one row per class, in order of arrival
 
     def __init_subclass__(cls, name: str = "", card: Card | None = None, **kwargs: Any) -> None:
@@ -119,17 +103,23 @@ class Head(ClassifierMixin, BaseEstimator):
 
     # Learning
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything, then learn ``X, y`` as the first task."""
 
         def anew(head: Self) -> None:
             for name in [name for name in vars(head) if name.endswith("_")]:
                 delattr(head, name)
-            head._learn_task(X, y, None)
+            head._learn_task(X, y, None, sample_weight)
 
         return self._change(anew)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn one more task.
 
         Parameters
@@ -142,14 +132,19 @@ class Head(ClassifierMixin, BaseEstimator):
             change, those of classes without samples here are treated as old.
         classes : array, optional
             Accepted as in scikit-learn and checked to contain ``y``; it is not needed.
+        sample_weight : array of shape (n_samples,), optional
+            How often each sample counts: 2 is the sample twice, 0 leaves it out. Heads that are solved from statistics
+            take any weights. Others see a sample as often as its weight says; what is left of a weight after the whole
+            number is the probability of once more.
         """
-        return self._change(lambda head: head._learn_task(X, y, classes))
+        return self._change(lambda head: head._learn_task(X, y, classes, sample_weight))
 
-    def _learn_task(self, X: Any, y: Any, classes: Any) -> None:
+    def _learn_task(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
         check_params(self)
         first = not hasattr(self, "classes_")
         X = check_features(self, X, reset=first)
         labels = check_labels(y, len(X), None if first else self.classes_)
+        weights = check_weights(sample_weight, len(X))
         if classes is not None and (unlisted := np.setdiff1d(labels, classes)).size:
             raise ValueError(f"y has labels that classes lacks: {unlisted[:5].tolist()}")
         if first:
@@ -158,6 +153,9 @@ class Head(ClassifierMixin, BaseEstimator):
             self.n_tasks_ = 0
             self.dtype_ = result_type(X)
             self._set_labels(labels[:0])
+        if weights is not None:
+            rows = np.flatnonzero(weights) if self.weighs else repetitions(weights, labels, self.rng_)
+            X, labels, weights = select(X, rows), labels[rows], weights[rows] if self.weighs else None
         known, present = self.classes_, np.unique(labels)
         arriving = np.setdiff1d(present, known)
         self.n_tasks_ += 1
@@ -167,7 +165,8 @@ class Head(ClassifierMixin, BaseEstimator):
         ]
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
-        self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_))
+        self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_, weights))
+        self._outdate()
         if not (first or self.card.few_shot):
             warn_of_few(self.name, arriving, self._class_counts())
 
@@ -203,6 +202,12 @@ class Head(ClassifierMixin, BaseEstimator):
         """Learn one task. Fitted arrays are replaced, never written into: others may still hold them."""
         raise NotImplementedError
 
+    def check_origin(self, origin: Origin | None) -> None:
+        """Raise a ValueError for features of another backbone than the head has learned, as far as both are known."""
+        known = getattr(self, "feature_origin_", None)
+        if known is not None and origin is not None and (difference := origin.difference(known)):
+            raise ValueError(f"features of another backbone than the head has learned: {difference}")
+
     # Answering
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
@@ -232,38 +237,55 @@ class Head(ClassifierMixin, BaseEstimator):
         scores = self.scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities over the classes seen so far, one column per class of ``classes_``."""
+    def predict_proba(self, X: ArrayLike, *, priors: Mapping[Any, float] | None = None) -> np.ndarray:
+        """Probabilities over the classes seen so far, one column per class of ``classes_``.
+
+        ``priors`` are the frequencies of all classes where the head is used, by label, in any unit. Without them, all
+        classes are taken to be equally frequent there.
+        """
         head, rows = self._checked(X)
-        return np.concatenate([head.probabilities(scores) for _, scores in head._chunks(rows)])
+        found = np.concatenate([head.probabilities(scores) for _, scores in head._chunks(rows)])
+        if priors is None:
+            return found
+        weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights_of(
+            head, priors
+        )
+        return (weighted / weighted.sum(axis=1, keepdims=True)).astype(found.dtype)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """The probabilities that belong to rows of scores."""
         found: np.ndarray = softmax(scores, axis=-1)
         return found
 
-    def predict(self, X: ArrayLike, *, unknown: Any = None, threshold: float | None = None) -> np.ndarray:
-        """The class with the highest score, or ``unknown`` where :meth:`novelty` is above ``threshold``.
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        unknown: Any = None,
+        threshold: float | None = None,
+        priors: Mapping[Any, float] | None = None,
+    ) -> np.ndarray:
+        """The class with the highest score; with ``priors``, the one with the highest probability.
 
-        With an ``unknown`` of another kind than the labels (``"?"`` among integers) the answers are an array of objects.
+        ``unknown`` is the answer where :meth:`novelty` is above ``threshold`` or, if none is given, above the threshold
+        that :meth:`novelty_threshold` has kept. If it is of another kind than the labels (``"?"`` among integers), the
+        answers are an array of objects.
         """
         if unknown is None and threshold is not None:
             raise ValueError("threshold needs unknown: what to answer above it")
         head, rows = self._checked(X)
-        parts = _scored(rows, len(head.classes_))
-        labels = head.classes_[
-            np.argsort(head.numbers_)[np.concatenate([head._best(rows[part]) for part in parts])]
-        ]
+        if priors is None:
+            parts = _scored(rows, len(head.classes_))
+            best = np.argsort(head.numbers_)[np.concatenate([head._best(rows[part]) for part in parts])]
+        else:
+            best = head.predict_proba(rows, priors=priors).argmax(axis=1)
+        labels = head.classes_[best]
         if unknown is None:
             return labels
-        if threshold is None or np.isnan(threshold):
-            raise ValueError("unknown needs a threshold; novelty_threshold(X) finds one from held-out samples")
         if unknown in head.classes_.tolist():
             raise ValueError(f"unknown must not be one of the classes, and {unknown!r} is")
-        answer = np.array(unknown)
-        if answer.dtype.kind != labels.dtype.kind:
-            answer, labels = np.array(unknown, object), labels.astype(object)
-        return np.where(head.novelty(rows) > threshold, answer, labels)
+        limits = unknowns.thresholds_of(head, labels, threshold)
+        return unknowns.marked(labels, unknown, head.novelty(rows) > limits)
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         """The number of the class with the highest score, of a few rows; the first of ``classes_`` among equals."""
@@ -294,21 +316,68 @@ class Head(ClassifierMixin, BaseEstimator):
         entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
         return entropy
 
-    def novelty_threshold(self, X: ArrayLike | None = None, false_alarms: float = 0.05) -> float:
-        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds.
+    def novelty_threshold(
+        self, X: ArrayLike | None = None, false_alarms: float = 0.05, *, per_class: bool = False
+    ) -> float:
+        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds; kept as ``threshold_``.
 
         ``X`` are held-out samples of known classes: the head is surer of those it learned from. ``bayes`` needs none: it
-        keeps how novel its own samples looked before it had learned them.
+        keeps how novel its own samples looked before it had learned them. With ``per_class``, classes that are predicted
+        often enough among them get a threshold of their own, too (``class_thresholds_``). Thresholds stay as they are
+        when the head learns more: ask again.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
-        if X is None:
-            check_is_fitted(self)
-            return self._kept_threshold(false_alarms)
-        return float(np.quantile(self.novelty(X), 1 - false_alarms))
+        check_is_fitted(self)
+        self._change(lambda head: unknowns.keep_threshold(head, X, false_alarms, per_class))
+        return self.threshold_
 
     def _kept_threshold(self, false_alarms: float) -> float:
+        """The threshold from what the head keeps."""
         raise ValueError(f"{type(self).__name__} needs held-out samples of known classes: novelty_threshold(X)")
+
+    def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
+        """Those of classes with enough samples, by label."""
+        return {}
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep how well held-out samples of known classes fit, for the guarantee of :meth:`predict_set`.
+
+        It holds for samples like these, and until the head changes: what was kept is then dropped.
+        """
+
+        def keep(head: Self) -> None:
+            head.misfits_ = conformal.misfits(head, X, y)
+
+        check_is_fitted(self)
+        return self._change(keep)
+
+    def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[np.ndarray]:
+        """For each sample a few classes, the most probable first, that contain the true one with this frequency.
+
+        After :meth:`calibrate` this is guaranteed, on average over samples, by split conformal prediction. Without it,
+        ``bayes`` answers from how well its own samples fitted their classes before it had learned them. A set may be
+        empty: no class fits well enough.
+        """
+        conformal.check_coverage(coverage)
+        head, rows = self._checked(X)
+        limit = conformal.limit(head.misfits_, coverage) if hasattr(head, "misfits_") else None
+        sets = []
+        for part, scores in head._chunks(rows):
+            probabilities = head.probabilities(scores)
+            inside = (
+                (1 - probabilities <= limit) if limit is not None else head._fitting(rows[part], scores, coverage)
+            )
+            order = np.argsort(-probabilities, axis=1, kind="stable")
+            sets += [head.classes_[best[own[best]]] for best, own in zip(order, inside, strict=True)]
+        return sets
+
+    def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
+        """Whether rows fit each class of ``classes_`` as well as a fraction ``coverage`` of its samples did."""
+        raise ValueError(
+            f"{type(self).__name__} keeps no scores of samples before it learned them: calibrate(X, y) with held-out "
+            "samples comes before predict_set"
+        )
 
     def _checked(self, X: Any) -> tuple[Self, Any]:
         """One consistent view of the head, whatever another thread teaches it meanwhile, and checked features."""
@@ -320,6 +389,53 @@ class Head(ClassifierMixin, BaseEstimator):
         """Slices of the rows and their scores, columns as ``classes_``."""
         for rows in _scored(X, len(self.classes_)):
             yield rows, self._scores(X[rows])[:, self.numbers_]
+
+    # Corrections
+
+    def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take samples back: scores are then as if they had never been learned, to rounding.
+
+        What the first task fixed (the map of the features, shrinkages) and the temperature of probabilities stay. A
+        class without samples is forgotten. For heads that answer from sums over samples; others refuse.
+        """
+        check_is_fitted(self)
+        return self._change(lambda head: corrections.unlearn(head, X, y, sample_weight))
+
+    def merge(self, other: Self, base: Self | None = None) -> Self:
+        """A head that knows what this one and another have learned; ``a + b`` is ``a.merge(b)``.
+
+        Equal, to rounding, to a head that learned everything itself. What the first task fixed must be the same in
+        both. ``base`` is the head that both were copied from, whose samples then count once.
+        """
+        return corrections.merged(self, other, base)
+
+    def __add__(self, other: Self) -> Self:
+        return self.merge(other)
+
+    # What a head on sums implements, so that samples can be taken back and heads be merged.
+
+    def _sums(self) -> Any:
+        """What is kept of the samples, by the numbers of their classes: it can be added and subtracted."""
+        return self.statistics_
+
+    def _sums_of(self, task: Task) -> Any:
+        """The same of some samples."""
+        raise NotImplementedError
+
+    def _set_sums(self, sums: Any, changed: np.ndarray) -> None:
+        """Replace what is kept and what follows from it; some classes have other samples than before."""
+        raise NotImplementedError
+
+    def _fixed(self) -> dict[str, Any]:
+        """What the first task decided and merged heads must have in common, by name."""
+        return {}
+
+    def _sums_from(self, other: Self) -> tuple[Any, bool]:
+        """The sums of another head as this one would have counted them, and whether both had the same first task."""
+        raise NotImplementedError
+
+    def _absorb(self, other: Self) -> None:
+        """What else is taken over from a head that is merged into this one."""
 
     # Classes
 
@@ -339,6 +455,8 @@ class Head(ClassifierMixin, BaseEstimator):
             tasks = [task for _, task in head.learning_order_]
             head.learning_order_ = [Learned(*entry) for entry in zip(labels, tasks, strict=True)]
             head._set_labels(np.array(labels))
+            if old in (own := getattr(head, "class_thresholds_", {})):
+                head.class_thresholds_ = {labels[number] if label == old else label: own[label] for label in own}
 
         return self._change(relabel)
 
@@ -352,7 +470,20 @@ class Head(ClassifierMixin, BaseEstimator):
         number = self._number_of(label)
         if len(self.classes_) == 1:
             raise ValueError("the only class cannot be forgotten")
-        return self._change(lambda head: head._drop(number))
+
+        def drop(head: Self) -> None:
+            head._drop(number)
+            head._update(np.zeros(0, np.int64))
+            head._outdate()
+
+        return self._change(drop)
+
+    def _outdate(self) -> None:
+        """Drop what was measured on the head as it was."""
+        self.__dict__.pop("misfits_", None)
+
+    def _update(self, classes: np.ndarray) -> None:
+        """Bring the scores up to date: these classes have other samples than before, or a class is gone."""
 
     def _drop(self, number: int) -> None:
         """Drop what is kept under a class's number; later numbers move up."""
@@ -363,6 +494,12 @@ class Head(ClassifierMixin, BaseEstimator):
                 setattr(self, name, np.delete(value, number, axis=0))
             elif hasattr(value, "without"):
                 setattr(self, name, value.without(number))
+
+    def _numbers_of(self, labels: np.ndarray) -> np.ndarray:
+        """Of checked labels, all of known classes."""
+        if unknown := np.setdiff1d(labels, self.classes_).tolist():
+            raise ValueError(f"{unknown[0]!r} is not a known class")
+        return self.numbers_[np.searchsorted(self.classes_, labels)]
 
     def _number_of(self, label: Any) -> int:
         labels = self.classes_.tolist()  # compared by Python: numpy ignores a NUL at the end of a string
@@ -394,6 +531,8 @@ class Head(ClassifierMixin, BaseEstimator):
         first = {name: attributes[name] for name in Head.fitted}
         check_declared({name: value for name, value in state.items() if name in first}, first, {})
         self._check_classes()
+        if (origin := state.get("feature_origin_")) is not None:
+            origin.check()
         check_declared(state, attributes, self._sizes())
 
     def _sizes(self) -> Sizes:

@@ -29,6 +29,9 @@ class Card:
     forgets: str  # whether ``forget`` leaves the scores as if the class had never been seen: "yes", "no" or on which terms
     linear: bool = True  # whether its scores are one product with the columns of the classes
     exports: bool = True  # whether it has an ONNX form
+    sums: bool = (
+        False  # whether it answers from sums over samples: then samples are taken back and heads merged exactly
+    )
     few_shot: bool = True  # whether a class of five samples is found beside classes of many
     guesses_task: bool = False  # whether it answers for one task at a time and has to guess which
 
@@ -46,6 +49,7 @@ class Card:
             "exemplars": _EXEMPLARS[self.keeps],
             "old scores move": "never" if self.frozen else "yes",
             "forgets a class exactly": self.forgets,
+            "unlearns samples, merges": "yes" if self.sums else "no",
             "few examples": "yes" if self.few_shot else "no",
             "ONNX": "yes" if self.exports else "no",
         }

@@ -88,6 +88,33 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
     return y
 
 
+def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
+    """One weight per sample, or None if all count the same."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, np.float64)
+    if weights.shape != (n_samples,):
+        raise ValueError(f"sample_weight must have one number for each of {n_samples} samples, got {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("sample_weight must have finite numbers, 0 or more")
+    if not weights.any():
+        raise ValueError("all weights of sample_weight are zero, so there is nothing to learn")
+    return weights
+
+
+def repetitions(weights: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of samples, each as often as its weight says.
+
+    A fraction is the probability of once more; it is drawn. A class of which nothing is drawn keeps its heaviest sample.
+    """
+    times = np.floor(weights).astype(np.int64)
+    if (times != weights).any():
+        times += rng.random(len(weights)) < weights - times
+        for label in np.setdiff1d(labels[weights > 0], labels[times > 0]):
+            times[np.argmax(np.where(labels == label, weights, 0))] = 1
+    return np.repeat(np.arange(len(weights)), times)
+
+
 def _of_one_kind(labels: np.ndarray) -> np.ndarray:
     """An array of objects as one of strings, booleans, integers or floating-point numbers."""
     kinds = {_kind_of(label_type) for label_type in set(map(type, labels))}

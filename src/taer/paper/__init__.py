@@ -21,7 +21,8 @@ from taer.heads import HEADS
 from taer.stream import class_stream, read_sessions, rows_digest, sample_stream
 
 _FOLDER = Path(__file__).parent
-NAMES = tuple(sorted((path.stem for path in _FOLDER.glob("*[0-9].toml")), key=lambda name: (name[0] != "t", name)))
+_NUMBERED = sorted((path.stem for path in _FOLDER.glob("*[0-9].toml")), key=lambda name: (name[0] != "t", name))
+NAMES = (*_NUMBERED, "cited")  # of the paper, and the systems that it names without measuring them
 ELSEWHERE = ("fscil-cub",)  # published by others than the paper
 
 
@@ -95,8 +96,9 @@ class Experiment:
 
     @property
     def label(self) -> str:
-        """``Table 1``."""
-        return self.name if self.name in ELSEWHERE else f"{self.name[:-1].capitalize()} {self.name[-1]}"
+        """``Table 1``, or the name of what the paper does not number."""
+        kind, number = self.name[:-1], self.name[-1]
+        return f"{kind.capitalize()} {number}" if number.isdigit() else self.name
 
     @property
     def trials(self) -> list[Trial]:

@@ -12,6 +12,7 @@ from taer.heads.closed_form.calibration import PooledLosses
 from taer.heads.closed_form.prior import Prior
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
 from taer.memory import POLICIES, Everything
+from taer.origin import Origin
 from taer.statistics import ClassStatistics
 
 _DTYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))} | {
@@ -23,6 +24,7 @@ _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _SCALARS: dict[str, type] = {name: np.dtype(name).type for name in _DTYPES}
 KINDS: dict[str, Any] = {
     "learned": Learned,
+    "origin": Origin,
     "statistics": ClassStatistics,
     "memory-everything": Everything,
     **{f"memory-{name}": kind for name, kind in POLICIES.items()},

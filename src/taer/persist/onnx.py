@@ -12,6 +12,7 @@ import numpy as np
 
 from taer import __version__
 from taer.extras import require
+from taer.features.backbones import find_backbone
 from taer.files import written_whole
 from taer.heads import Head, name_of
 
@@ -32,13 +33,26 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
         A linear head, or one in closed form without a full covariance per class.
     path : path
         The ``.onnx`` file; it appears whole or not at all.
-    backbone : path, optional
-        An ``.onnx`` file whose first output is the features; the graph then starts at its inputs.
+    backbone : path or str, optional
+        An ``.onnx`` file whose first output is the features; the graph then starts at its inputs. Or the name of a
+        backbone for images; the graph then starts at ``pixels`` (n × height × width × 3, 8 bits), which are images
+        after the resizing and cropping that its metadata describe (``preprocess``).
     """
     onnx = _onnx()
     head = copy.copy(head)  # one state of it, whatever another thread teaches it meanwhile
-    model = _graph(head, _OPSET) if backbone is None else _behind(backbone, head)
-    onnx.helper.set_model_props(model, _properties(head))
+    properties = _properties(head)
+    if backbone is None:
+        model = _graph(head, _OPSET)
+    elif Path(backbone).suffix == ".onnx":
+        model = _behind(_read(Path(backbone)), str(backbone), head)
+    else:
+        found = find_backbone(str(backbone))
+        if found.graph is None:
+            raise ValueError(f"{found.name} reads {found.kind}s; only backbones for images have an ONNX form here")
+        head.check_origin(found.origin)
+        model = _behind(onnx.load_from_string(found.graph()), found.name, head)
+        properties["preprocess"] = found.preprocess
+    onnx.helper.set_model_props(model, properties)
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:  # the checker and shape inference raise families of their own
@@ -101,21 +115,27 @@ def _graph(head: Head, version: int) -> Any:
     return onnx.helper.make_model(described, producer_name="taer", opset_imports=[opset], ir_version=_IR_VERSION)
 
 
-def _behind(path: str | os.PathLike[str], head: Head) -> Any:
-    """The head's graph after a backbone's, with only the head's outputs."""
+def _read(path: Path) -> Any:
     onnx = _onnx()
-    if not Path(path).is_file():
+    if not path.is_file():
         raise ValueError(f"{path}: no such file")
     try:
         backbone = onnx.load(path)
         onnx.checker.check_model(backbone)
-        features = backbone.graph.output[0]
+        backbone.graph.output[0]
     except Exception as error:
         raise ValueError(f"{path}: not an ONNX model ({error})") from None
+    return backbone
+
+
+def _behind(backbone: Any, name: str, head: Head) -> Any:
+    """The head's graph after a backbone's, with only the head's outputs."""
+    onnx = _onnx()
+    features = backbone.graph.output[0]
     width = head.n_features_in_
     shape = [dimension.dim_value for dimension in features.type.tensor_type.shape.dim]
     if len(shape) != 2 or shape[1] not in (0, width):
-        raise ValueError(f"{path}: gives features of shape {shape}, and the head takes n × {width}")
+        raise ValueError(f"{name}: gives features of shape {shape}, and the head takes n × {width}")
     version = max(item.version for item in backbone.opset_import if item.domain in ("", "ai.onnx"))
     try:
         if version < _OLDEST:
@@ -129,7 +149,7 @@ def _behind(path: str | os.PathLike[str], head: Head) -> Any:
             outputs=["probabilities", "label"],
         )
     except Exception as error:
-        raise ValueError(f"{path}: the head does not fit behind this graph ({error})") from None
+        raise ValueError(f"{name}: the head does not fit behind this graph ({error})") from None
 
 
 def _properties(head: Head) -> dict[str, str]:

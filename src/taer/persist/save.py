@@ -14,10 +14,11 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ from taer.persist.format2 import converted
 
 FORMAT = "taer-head/3"
 EARLIER = "taer-head/2"
+PIPELINE = "taer-pipeline/1"
+T = TypeVar("T")
 
 
 def save(head: Head, path: str | os.PathLike[str]) -> None:
@@ -49,15 +52,21 @@ def save(head: Head, path: str | os.PathLike[str]) -> None:
     >>> bool((same.predict_proba(sketches.test_x) == head.predict_proba(sketches.test_x)).all())
     True
     """
+    write_described(path, FORMAT, *describe(head))
+
+
+def write_described(
+    path: str | os.PathLike[str], format: str, tensors: dict[str, np.ndarray], header: Mapping[str, Any]
+) -> None:
+    """Write tensors and a header that describes them, with a checksum."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    tensors, header = _describe(copy.copy(head))  # one state of it, whatever another thread teaches it meanwhile
     text = json.dumps(header, ensure_ascii=False)
-    metadata = {"format": FORMAT, "head": text, "sha256": checksum(text, tensors)}
+    metadata = {"format": format, "head": text, "sha256": checksum(text, tensors)}
     try:
-        with written_whole(path, sync=True) as partial:
-            save_file(tensors, partial, metadata=metadata)
+        with written_whole(path, sync=True) as unfinished:
+            save_file(tensors, unfinished, metadata=metadata)
     except SafetensorError as error:
         raise OSError(f"{path}: cannot be written ({error})") from None
 
@@ -69,15 +78,20 @@ def load(path: str | os.PathLike[str]) -> Head:
     refused with a ``ValueError``. A head of a class of your own is found if its module was imported before, or if its
     package offers it in the entry point group ``taer.heads``.
     """
+    return read_described(path, READERS)
+
+
+def read_described(path: str | os.PathLike[str], readers: Mapping[str, Callable[..., T]]) -> T:
+    """What the reader of the file's format makes of its header and tensors, if their checksum is right."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file" if not path.exists() else f"{path}: not a file")
-    metadata, tensors = _read(path)
+    metadata, tensors = _read(path, tuple(readers))
     text = metadata["head"]
     if metadata.get("sha256") != checksum(text, tensors):
         raise ValueError(f"{path}: the file was altered: its checksum does not fit its contents")
     try:
-        return _restored(json.loads(text), tensors, earlier=metadata["format"] == EARLIER)
+        return readers[metadata["format"]](json.loads(text), tensors)
     except ValueError as error:
         raise ValueError(f"{path}: not a valid head: {str(error)[:500]}") from None
     except Exception as error:  # a header with the right checksum can still say anything
@@ -91,18 +105,22 @@ def is_head(path: str | os.PathLike[str]) -> bool:
     return format_of(path).startswith("taer-head/")
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     refusal = f"{path}: not a saved head, or truncated"
     try:
         with open_safetensors(path, refusal) as file:
             metadata = file.metadata() or {}
             found = metadata.get("format", "")
-            if found.startswith("taer-head/") and found not in (FORMAT, EARLIER):
+            if found == PIPELINE and found not in formats:
+                raise ValueError(
+                    f"{path}: a pipeline, not a head alone; taer.load reads it, and its last step is the head"
+                )
+            if found.startswith("taer-head/") and found not in formats:
                 raise ValueError(
                     f"{path}: written by another version of taer (format {found[:40]!r}); this one reads "
                     f"{EARLIER} and {FORMAT}"
                 )
-            if found not in (FORMAT, EARLIER) or "head" not in metadata:
+            if found not in formats or "head" not in metadata:
                 raise ValueError(f"{path}: not a saved head: its header lacks format = {FORMAT}")
             return metadata, {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
     except ValueError:
@@ -111,7 +129,9 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         raise ValueError(f"{refusal} ({error})") from None
 
 
-def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The tensors of a head, and a header that says everything else."""
+    head = copy.copy(head)  # one state of it, whatever another thread teaches it meanwhile
     if not hasattr(head, "classes_"):
         raise ValueError(f"this {type(head).__name__} has learned nothing yet, so there is nothing to save")
     params, state = {item.name for item in fields(head)}, head.state()
@@ -137,7 +157,8 @@ def _describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     }
 
 
-def _restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, earlier: bool) -> Head:
+def restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, earlier: bool = False) -> Head:
+    """The head that :func:`describe` described."""
     kind = _kind(header["name"])
     if earlier:
         params, state = converted(header, tensors)
@@ -158,6 +179,9 @@ def _restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, e
     return head
 
 
+READERS: dict[str, Callable[..., Head]] = {FORMAT: restored, EARLIER: partial(restored, earlier=True)}
+
+
 def _tasks(head: Head) -> list[list[Any]]:
     """The classes by the task in which they were first seen."""
     return [
@@ -174,8 +198,7 @@ def _kind(name: str) -> type[Head]:
         kind = HEADS.get(name)
     if not isinstance(kind, type) or not issubclass(kind, Head):
         raise ValueError(
-            f"it is a head of the class {name[:100]!r}, which is not one of ours; import the module that defines it "
-            "first (on the command line, taer --import MODULE …)"
+            f"it is a head of the class {name[:100]!r}, which is not one of ours; import the module that defines it first"
         )
     return kind
 

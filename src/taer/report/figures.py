@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _INK, _GROUND = "#101214", "#fefefe"  # colours that nothing else has, so that a page can put its own
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = ("o", "s", "^", "v", "D", "P", "X", "<", ">")
-_STYLE: Any = {
+STYLE: Any = {
     "axes.edgecolor": _INK,
     "axes.facecolor": _GROUND,
     "axes.grid": True,
@@ -85,7 +85,7 @@ def _styled(draw: Callable[..., Picture]) -> Callable[..., Picture]:
     def styled(*arguments: Any, **options: Any) -> Picture:
         import matplotlib as mpl
 
-        with mpl.rc_context(_STYLE):
+        with mpl.rc_context(STYLE):
             return draw(*arguments, **options)
 
     return styled

@@ -1,5 +1,6 @@
 """A head behind HTTP: examples come in, tasks are learned, versions are kept, predictions never stop.
 
-``store`` keeps examples and versions on disk, ``learner`` runs tasks in a process of its own, ``service`` holds the
-version that answers, ``app`` speaks HTTP, and ``page`` is what a person sees.
+``store`` keeps examples and versions on disk, ``tasks`` makes new versions in a process that ``learner`` runs,
+``serving`` is the version that answers, ``service`` is what can be done, ``routes`` and ``app`` speak HTTP, and
+``page`` is what a person sees.
 """

@@ -7,19 +7,24 @@ from typing import Any, Literal
 
 import numpy as np
 
-from taer.serve.inputs import Backbone
+from taer.features.backbones import Backbone, find_backbone
+from taer.heads import Head
 
 
-def find(name: str) -> Backbone:
-    """A backbone by the name that ``taer extract`` knows it by; loaded now, so that mistakes show at the start."""
-    from taer.features.backbones import NAMED, find_backbone
+def find(name: str, head: Head | None = None) -> Loaded:
+    """A backbone by the name that ``taer extract`` knows it by; loaded now, so that mistakes show at the start.
 
-    return _Loaded(find_backbone(name, NAMED[name].kind if name in NAMED else "image"))
+    One whose features the head has not learned is refused.
+    """
+    found = find_backbone(name)
+    if head is not None:
+        head.check_origin(found.origin)
+    return Loaded(found)
 
 
-class _Loaded:
-    def __init__(self, found: Any) -> None:
-        self.name: str = found.name
+class Loaded:
+    def __init__(self, found: Backbone) -> None:
+        self.name, self.origin = found.name, found.origin
         self.kind: Literal["image", "text"] = found.kind
         self._prepare, self._encode = found.prepare, found.load()
 

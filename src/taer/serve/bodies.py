@@ -1,61 +1,145 @@
-"""From the bytes of a request to Python objects, without keeping other requests waiting."""
+"""From the bytes of a request to its parts, without keeping other requests waiting."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine
-from typing import Any
+import io
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import anyio
+import msgspec
+import numpy as np
 from anyio.to_thread import run_sync
 from fastapi import Request
-from fastapi.routing import APIRoute
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 
-from taer.serve.inputs import MAX_TEXT, MAX_TEXTS, MAX_VECTORS
+from taer.serve.inputs import MAX_TEXT, MAX_TEXTS, MAX_VECTORS, MAX_WIDTH, BadInput
+from taer.serve.requests import Items, schema
 
+JSON, NPY = "application/json", "application/x-npy"
 _SMALL = 1 << 17  # bytes that are parsed in about a millisecond
 # Brackets cost most to parse. Each vector has one, and characters of texts may be brackets.
 _MAX_BRACKETS = MAX_VECTORS + MAX_TEXTS * MAX_TEXT
 
-
-class Body(Request):
-    """A request that parses its body with pydantic's parser; a large one in a thread, one at a time."""
-
-    async def json(self) -> Any:
-        if not hasattr(self, "_json"):
-            body = await self.body()
-            self._json = _parsed(body) if len(body) < _SMALL else await run_sync(_parsed, body, limiter=self._turn)
-        return self._json
-
-    @property
-    def _turn(self) -> anyio.CapacityLimiter:
-        """One for the whole service: a parser keeps the interpreter to itself until it is done."""
-        state = self.app.state
-        if not hasattr(state, "parsing"):
-            state.parsing = anyio.CapacityLimiter(1)
-        turn: anyio.CapacityLimiter = state.parsing
-        return turn
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class BodyRoute(APIRoute):
-    """A route whose requests are of that kind."""
+def body(kind: type[Kind]) -> Callable[[Request], Awaitable[Kind]]:
+    """A dependency that reads the body of a request: JSON, or for vectors an array in numpy's own format."""
+    decoder = msgspec.json.Decoder(kind)
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
+    def parse(content: bytes) -> Kind:
+        if not content:
+            raise BadInput("a body in JSON is required")
+        if content.count(b"[") + content.count(b"{") > _MAX_BRACKETS:
+            raise HTTPException(413, f"a request may have {_MAX_BRACKETS} brackets")
+        try:
+            return decoder.decode(content)
+        except msgspec.DecodeError as error:  # also of what is not as described
+            raise BadInput(_sentence(str(error))) from None
+        except RecursionError:
+            raise BadInput("the body is not JSON of the expected form: it is nested too deeply") from None
 
-        async def with_body(request: Request) -> Response:
-            return await handle(Body(request.scope, request.receive))
+    async def read(request: Request) -> Kind:
+        content = await request.body()
+        media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+        found: Any
+        if media == NPY and issubclass(kind, Items):
+            found = _from_array(kind, content, dict(request.query_params))
+        elif media != JSON:
+            accepted = f"{JSON} or {NPY}" if issubclass(kind, Items) else JSON
+            raise HTTPException(415, f"Content-Type: expected {accepted}, got {media[:100]}")
+        else:
+            found = (
+                parse(content) if len(content) < _SMALL else await run_sync(parse, content, limiter=_turn(request))
+            )
+        if isinstance(found, Items):
+            found.check()
+        read_as: Kind = found
+        return read_as
 
-        return with_body
+    return read
 
 
-def _parsed(body: bytes) -> Any:
-    if body.count(b"[") + body.count(b"{") > _MAX_BRACKETS:
-        raise HTTPException(413, f"a request may have {_MAX_BRACKETS} brackets")
+def described(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """What OpenAPI says of the body."""
+    content: dict[str, Any] = {JSON: {"schema": schema(kind)}}
+    extra: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
+    if issubclass(kind, Items):
+        content[NPY] = {"schema": {"type": "string", "format": "binary"}}
+        others = {
+            name: part for name, part in content[JSON]["schema"]["properties"].items() if name in ("top", "label")
+        }
+        extra["parameters"] = [
+            {
+                "name": name,
+                "in": "query",
+                "schema": part,
+                "description": f"With {NPY} alone, which has no room for it.",
+            }
+            for name, part in others.items()
+        ]
+    return extra
+
+
+def _turn(request: Request) -> anyio.CapacityLimiter:
+    """One for the whole service: a parser keeps the interpreter to itself until it is done."""
+    state = request.app.state
+    if not hasattr(state, "parsing"):
+        state.parsing = anyio.CapacityLimiter(1)
+    turn: anyio.CapacityLimiter = state.parsing
+    return turn
+
+
+def _from_array(kind: type[Kind], content: bytes, options: dict[str, str]) -> Kind:
+    """Vectors as ``numpy.save`` writes them; the other fields are in the query."""
     try:
-        return from_json(body)
-    except ValueError as error:
-        raise json.JSONDecodeError(str(error), "", 0) from None
+        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except Exception:  # headers are Python literals, and damaged ones raise anything
+        raise BadInput("the body is not an array as numpy.save writes it") from None
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or not 1 <= array.shape[1] <= MAX_WIDTH:
+        raise BadInput(
+            f"vectors: expected rows of 1 to {MAX_WIDTH} numbers, got {array.dtype} of shape {array.shape}"
+        )
+    if len(array) > MAX_VECTORS:
+        raise BadInput(f"vectors: {len(array)} were sent, and at most {MAX_VECTORS} are taken at once")
+    try:
+        found = msgspec.convert(options, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(_sentence(str(error))) from None
+    msgspec.structs.force_setattr(found, "vectors", array)
+    return found
+
+
+_WORDS = {
+    "str": "a string", "float": "a number", "int": "a whole number", "array": "a list", "object": "an object",
+    "null": "null", "bool": "true or false",
+}  # fmt: skip
+_MESSAGES = [
+    (r"Expected `array` of length <= (\d+)", r"at most \1 are taken at once"),
+    (r"Expected `array` of length >= (\d+)", r"at least \1 is needed"),
+    (r"Expected `str` of length <= (\d+)", r"at most \1 characters are taken"),
+    (r"Expected `str` of length >= (\d+)", r"must not be empty"),
+    (r"Expected `int` >= (-?\d+)", r"expected a whole number, \1 or more"),
+    (r"Expected `int` <= (-?\d+)", r"expected a whole number, \1 or less"),
+    (r"Object missing required field `(\w+)`", r"\1 is missing"),
+    (r"Object contains unknown field `(.*)`", r"there is no field \1"),
+]
+
+
+def _sentence(message: str) -> str:
+    """What msgspec says, in our words: ``vectors.0.3: expected a number, got a string``."""
+    told, _, place = message.partition(" - at `$")
+    where = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", place.rstrip("`")).strip(".")
+    for pattern, words in _MESSAGES:
+        if found := re.fullmatch(pattern, told):
+            told = found.expand(words)
+            break
+    else:
+        if types := re.fullmatch(r"Expected (.*), got `(\w+)`", told):
+            wanted = " or ".join(_WORDS.get(word, word) for word in re.findall(r"\w+", types[1]))
+            told = f"expected {wanted}, got {_WORDS.get(types[2], types[2])}"
+        else:
+            told = f"the body is not JSON: {told}"
+    return f"{where}: {told}"[:300] if where else told[:300]

@@ -28,7 +28,7 @@ _HEADERS = [
     ),
 ]
 _NO_TOKEN = "this needs the token that taer serve showed when it started: Authorization: Bearer TOKEN"
-_TOO_LARGE = f"a request may have {MAX_BODY >> 20} MiB"
+_TOO_LARGE = f"a request may have {MAX_BODY >> 20} MiB; send less at once, or smaller images"
 
 
 class Counters:
@@ -47,6 +47,7 @@ class Counters:
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60),
         )
         self.samples = Counter("taer_predicted_samples", "Samples predicted.", registry=self.registry)
+        self.unknown = Counter("taer_unknown_samples", "Samples that looked like no class.", registry=self.registry)
         self.tasks = Counter("taer_learned_tasks", "Tasks learned.", registry=self.registry)
 
     def watch(self, name: str, help: str, value: Callable[[], float]) -> None:

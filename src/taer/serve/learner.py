@@ -1,7 +1,7 @@
 """One task at a time, in a process of its own: predictions share neither its interpreter nor its fate.
 
-The process is started once and kept warm. It reads one line per task from its standard input, answers with one line
-of JSON, and ends at once when its input does: it never outlives its server.
+The process is started once and kept warm. It reads one line of JSON per task from its standard input, answers with
+one line, and ends at once when its input does: it never outlives its server.
 """
 
 from __future__ import annotations
@@ -12,102 +12,15 @@ import queue
 import subprocess
 import sys
 import threading
-import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from taer.heads import Head, make_head
-from taer.heads.few import collected
-from taer.persist.audit import audit
-from taer.serve.store import Example, Store, only_one
-
-HOLD_BACK_EVERY = 4  # of the examples of a class in one task, in order of arrival
+from taer.serve.store import Store, only_one
+from taer.serve.tasks import TASKS, Refused
 
 
 class Busy(Exception):
     """Another task is being learned."""
-
-
-class Refused(Exception):
-    """The task cannot be learned, and the message says why."""
-
-
-def learn_task(store: Store) -> int:
-    """Learn all waiting examples as one task on top of the current version; returns the new version."""
-    parent = store.current()
-    try:
-        head = store.load(parent)
-    except (ValueError, OSError):
-        raise Refused(f"the file of version {parent} is missing or damaged; go to another version first") from None
-    examples = store.pending()
-    if not examples:
-        raise Refused("no examples were added since the last task; add some with POST /examples")
-    learned, held_back = _split(examples)
-    learner = store.load(parent) or make_head("bayes", random_state=0)
-    start = time.perf_counter()
-    try:
-        with collected() as warned:
-            learner.partial_fit(_matrix(learned), _labels(learned, head))
-    except ValueError as error:
-        raise Refused(f"the task cannot be learned: {error}") from None
-    seconds = time.perf_counter() - start
-    report = describe(head, learner, [*store.held_back(parent), *held_back])
-    report |= {"seconds": round(seconds, 4), "examples": len(learned), "warnings": warned}
-    return store.add_version(
-        learner, parent, report, [example.id for example in learned], [example.id for example in held_back]
-    )
-
-
-def describe(before: Head | None, after: Head, held_back: list[Example]) -> dict[str, Any]:
-    """What is told of a version: accuracy and confusion on examples held back, and what the task changed."""
-    order = [str(label) for label, _ in after.learning_order_]
-    known = [example for example in held_back if example.label in set(order)]
-    report: dict[str, Any] = {
-        "method": type(after).__name__,
-        "classes": len(order),
-        "new_classes": order,
-        "held_back": len(known),
-        "accuracy": None,
-        "confusion": [],
-        "changes": None,
-    }
-    if known:
-        place = {label: i for i, label in enumerate(order)}
-        truth = [place[example.label] for example in known]
-        answers = [place[label] for label in after.predict(_matrix(known)).astype(str).tolist()]
-        report["accuracy"] = float(np.mean(np.equal(truth, answers)))
-        cells, counts = np.unique(np.column_stack([truth, answers]), axis=0, return_counts=True)
-        report["confusion"] = np.column_stack([cells, counts]).tolist()  # only the cells that are not zero
-    if before is not None:
-        found = audit(before, after, _matrix(known) if known else None)
-        report["changes"] = asdict(found) | {"sentence": found.sentence()}
-        report["new_classes"] = [str(label) for label in found.new_classes]
-        for key in ("old_classes", "new_classes"):
-            del report["changes"][key]
-    return report
-
-
-def _split(examples: list[Example]) -> tuple[list[Example], list[Example]]:
-    """To learn from, and to hold back: every fourth of a class."""
-    seen: dict[str, int] = {}
-    learned: list[Example] = []
-    held_back: list[Example] = []
-    for example in examples:
-        seen[example.label] = number = seen.get(example.label, 0) + 1
-        (learned if number % HOLD_BACK_EVERY else held_back).append(example)
-    return learned, held_back
-
-
-def _matrix(examples: list[Example]) -> np.ndarray:
-    return np.stack([example.x for example in examples])
-
-
-def _labels(examples: list[Example], head: Head | None) -> np.ndarray:
-    names = np.array([example.label for example in examples])
-    return names if head is None or head.classes_.dtype.kind == "U" else names.astype(head.classes_.dtype)
 
 
 class Learner:
@@ -141,22 +54,22 @@ class Learner:
         """For what must not happen while a task is learned."""
         return _Turn(self._turn)
 
-    def learn(self) -> int:
-        """Learn what waits as one task; the new version. Raises Busy or Refused."""
+    def do(self, task: str, **options: Any) -> int:
+        """Have one of the tasks of :mod:`taer.serve.tasks` done; the new version. Raises Busy or Refused."""
         with self.exclusively():
             self.start()
-            answer = self._ask()
+            answer = self._ask({"task": task, **options})
         if "refused" in answer:
             raise Refused(answer["refused"])
         return int(answer["version"])
 
-    def _ask(self) -> dict[str, Any]:
+    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            print(file=process.stdin, flush=True)
+            print(json.dumps(order), file=process.stdin, flush=True)
             answer: dict[str, Any] = json.loads(process.stdout.readline())
         except (OSError, ValueError):
             self.stop()  # it may be anywhere; a new one starts from what is on disk
@@ -179,15 +92,16 @@ class _Turn:
 
 
 def main(folder: Path) -> None:
-    """The process's side: a line in, a task learned, a line out."""
+    """The process's side: a line in, a task done, a line out."""
     os.nice(5)  # predictions go first
     orders: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     store = Store(folder)
-    while orders.get():
+    while True:
+        order = json.loads(orders.get())
         with only_one(folder, "learner", wait=True):
             try:
-                answer: dict[str, Any] = {"version": learn_task(store)}
+                answer: dict[str, Any] = {"version": TASKS[order.pop("task")](store, **order)}
             except Refused as error:
                 answer = {"refused": str(error)}
         print(json.dumps(answer), flush=True)

@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 from threadpoolctl import threadpool_limits
 
+from taer.heads import Head
 from taer.persist.save import load
 from taer.serve.app import create_app
 from taer.serve.backbones import find
@@ -29,17 +30,18 @@ def run(
     port: int,
     token: str,
     public: bool,
+    method: str | None = None,
+    relearn: bool = False,
 ) -> None:
     """Serve until stopped."""
-    if demo or backbone:
-        print("taer: loading the backbone", file=sys.stderr, flush=True)  # which can take half a minute
     if demo:
         from taer.serve.demo import demo_backbone, demo_head
 
+        _announce_loading()
         first, held_back = demo_head()
         service = Service(folder, demo_backbone(), first, held_back)
     else:
-        service = Service(folder, find(backbone) if backbone else None, load(model) if model else None)
+        service = open_service(folder, load(model) if model else None, backbone, method, relearn)
     for notice in service.notices:
         print(f"taer: {folder}: {notice}", file=sys.stderr)
     if model and not service.is_new:
@@ -50,6 +52,38 @@ def run(
     # Small products are slower on several threads, and requests come in parallel.
     threadpool_limits(1, user_api="blas")
     server(create_app(service, token, public)).run([listener])
+
+
+def open_service(
+    folder: Path, first: Head | None, name: str | None, method: str | None = None, relearn: bool = False
+) -> Service:
+    """The service with the backbone of that name, or with the one that its head remembers; else it takes vectors.
+
+    A backbone whose features the head has not learned is refused.
+    """
+    if name is not None:
+        _announce_loading()
+        backbone = find(name, first)  # before the folder is touched
+        service = Service(folder, backbone, first, method=method, relearn=relearn)
+        if service.serving.head is not None:
+            try:
+                service.serving.head.check_origin(backbone.origin)
+            except ValueError:
+                service.close()
+                raise
+        return service
+    service = Service(folder, None, first, method=method, relearn=relearn)
+    if origin := getattr(service.serving.head, "feature_origin_", None):
+        _announce_loading()
+        try:
+            service.backbone = find(origin.backbone, service.serving.head)
+        except ValueError as error:
+            service.notices.append(f"the head's backbone is not here, so the service takes vectors: {error}")
+    return service
+
+
+def _announce_loading() -> None:
+    print("taer: loading the backbone", file=sys.stderr, flush=True)  # which can take half a minute
 
 
 def server(app: FastAPI) -> uvicorn.Server:

@@ -1,57 +1,12 @@
-"""The shapes of requests and answers, which are also what the OpenAPI page shows."""
+"""The shapes of answers, which are also what the OpenAPI page shows."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, model_validator
+from pydantic import BaseModel, Field
 
-from taer.serve.inputs import (
-    MAX_IMAGE_BYTES,
-    MAX_IMAGES,
-    MAX_LABEL,
-    MAX_PENDING,
-    MAX_TEXT,
-    MAX_TEXTS,
-    MAX_VECTORS,
-    MAX_WIDTH,
-)
-
-Number = Annotated[StrictFloat, Field(allow_inf_nan=False)]
-# A list is left at the first mistake: a million of them would take seconds to note, and one is told.
-Vector = Annotated[list[Number], Field(min_length=1, max_length=MAX_WIDTH, fail_fast=True)]
-Image = Annotated[str, Field(min_length=1, max_length=MAX_IMAGE_BYTES * 4 // 3 + 100)]
-Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
-
-_KINDS = ("vectors", "images", "texts")
-
-
-class Items(BaseModel):
-    """Samples of exactly one kind."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"oneOf": [{"required": [kind]} for kind in _KINDS]}
-    )
-
-    vectors: Annotated[list[Vector], Field(min_length=1, max_length=MAX_VECTORS, fail_fast=True)] = []
-    images: Annotated[
-        list[Image], Field(min_length=1, max_length=MAX_IMAGES, description="Image files in base64.")
-    ] = []
-    texts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)] = []
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if sum(kind in self.model_fields_set for kind in _KINDS) != 1:
-            raise ValueError("send exactly one of vectors, images and texts")
-        return self
-
-
-class PredictRequest(Items):
-    top: Annotated[int, Field(ge=1, le=1000, description="How many classes to list, the likeliest first.")] = 5
-
-
-class ExamplesRequest(Items):
-    label: Annotated[str, Field(min_length=1, max_length=MAX_LABEL, description="The class of all of them.")]
+from taer.serve.inputs import MAX_PENDING
 
 
 class Problem(BaseModel):
@@ -68,10 +23,17 @@ class ClassProbability(BaseModel):
 class Prediction(BaseModel):
     label: str
     probabilities: list[ClassProbability]
+    novelty: Annotated[
+        float, Field(description="How little it looks like any class; only the order means anything.")
+    ]
+    unknown: Annotated[bool, Field(description="Whether its novelty is above the threshold: something new?")]
 
 
 class Predictions(BaseModel):
     version: int
+    threshold: Annotated[
+        float | None, Field(description="The novelty above which an answer is unknown; null while none is known.")
+    ]
     predictions: list[Prediction]
 
 
@@ -82,6 +44,38 @@ class Added(BaseModel):
 
 class Discarded(BaseModel):
     discarded: int
+
+
+class ExampleEntry(BaseModel):
+    id: int
+    label: str
+    version: Annotated[int | None, Field(description="The version that learned it; null while it waits.")]
+    held_back: bool
+    kind: Literal["vector", "text", "image"]
+    text: Annotated[str | None, Field(description="The text it came as.")]
+
+
+class Examples(BaseModel):
+    examples: Annotated[list[ExampleEntry], Field(description="In order of arrival.")]
+    next: Annotated[int | None, Field(description="Ask again with after=next for more; null at the end.")]
+
+
+class OneExample(ExampleEntry):
+    vector: list[float]
+    image: Annotated[str | None, Field(description="A small copy of the image it came as: JPEG in base64.")]
+
+
+class Corrected(BaseModel):
+    version: Annotated[int | None, Field(description="The new version; null if it only waited to be learned.")]
+
+
+class Purged(BaseModel):
+    examples: Annotated[list[int], Field(description="Examples that are gone.")]
+    versions: Annotated[list[int], Field(description="Versions that had learned them, which are gone as well.")]
+    current: int
+    waiting: Annotated[
+        int, Field(description="Examples that wait, with those that the purged versions had learned.")
+    ]
 
 
 class ClassEntry(BaseModel):
@@ -119,6 +113,8 @@ class VersionEntry(BaseModel):
     version: int
     parent: int
     created: str
+    edit: Annotated[str | None, Field(description="What was corrected; null for a task that was learned.")] = None
+    backbone: Annotated[str | None, Field(description="The backbone that its examples were seen with.")] = None
     method: str
     classes: int
     new_classes: list[str]
@@ -147,6 +143,22 @@ class Confusion(BaseModel):
     version: int
     classes: Annotated[list[str], Field(description="In order of learning.")]
     cells: Annotated[list[Cell], Field(description="Those that are not zero, on the examples held back.")]
+
+
+class Hour(BaseModel):
+    start: Annotated[str, Field(description="In UTC.")]
+    answered: int
+    unknown: int
+
+
+class Drift(BaseModel):
+    """A fraction of unknown answers well above what is expected means that something new is coming in."""
+
+    answered: int
+    unknown: int
+    fraction: Annotated[float | None, Field(description="Of the answers that were unknown; null without answers.")]
+    expected: Annotated[float, Field(description="The fraction that samples of known classes reach.")]
+    hours: Annotated[list[Hour], Field(description="Those with answers, the oldest first.")]
 
 
 class Health(BaseModel):

@@ -1,38 +1,32 @@
-"""The version that answers, and the few things that can be done to it."""
+"""A folder, the version that answers from it, and what can be done to it."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from taer.heads import Head
+from taer.heads import Head, make_head
+from taer.serve.drift import Drift
 from taer.serve.inputs import MAX_PENDING, Backbone, BadInput, check_label
-from taer.serve.learner import Learner, describe
+from taer.serve.learner import Learner
+from taer.serve.purge import Purged, purge
+from taer.serve.recovery import look_at_versions, newest_that_loads
+from taer.serve.relearn import relearn as relearn_all
+from taer.serve.serving import Answers, Conflict, Serving
 from taer.serve.store import Example, Store, Version, only_one
+from taer.serve.tasks import describe
 
+RECOMMENDED = "bayes"  # what a new folder is taught with unless told otherwise
 _log = logging.getLogger("taer.serve")
 
 
-class Conflict(Exception):
-    """What was asked does not fit the state of the service, and the message says why."""
-
-
-@dataclass(frozen=True)
-class Serving:
-    """A version and its head; replaced as a whole, never changed, so a request sees one version."""
-
-    version: int
-    head: Head | None
-
-    @property
-    def classes(self) -> list[tuple[str, int]]:
-        """Classes and their tasks, in order of learning."""
-        return [] if self.head is None else [(str(label), task) for label, task in self.head.learning_order_]
+class Missing(Exception):
+    """There is no such version, class or example, and the message names it."""
 
 
 class Service:
@@ -46,6 +40,10 @@ class Service:
         What turns images or texts into vectors; without one the service takes vectors.
     first : Head, optional
         The first version of an empty folder, with ``held_back`` samples of its classes to measure on.
+    method : str, optional
+        The head that is taught where there is none yet; by default the recommended one.
+    relearn : bool
+        Whether to teach all kept examples anew, with this backbone and to this kind of head.
     """
 
     def __init__(
@@ -54,25 +52,33 @@ class Service:
         backbone: Backbone | None = None,
         first: Head | None = None,
         held_back: tuple[np.ndarray, list[str]] | None = None,
+        method: str | None = None,
+        relearn: bool = False,
     ) -> None:
+        self._method = method or RECOMMENDED
+        make_head(self._method)  # a wrong name is told at the start
         folder.mkdir(parents=True, exist_ok=True)
         self._here = only_one(folder, "serve")
-        self.notices: list[str] = []  # what whoever starts the service should know about its folder
         with only_one(folder, "learner", wait=True):  # the learner of a server that was killed ends by itself
             self.store = Store(folder)
             self.store.tidy()
-            self._look_at_versions()
+            self.notices = look_at_versions(self.store)  # what whoever starts the service should know
+            if relearn:
+                self.notices.append(relearn_all(self.store, backbone, method))
         self.backbone = backbone
         self.learner = Learner(folder)
+        self.drift = Drift(self.store)
         self.is_new = not self.store.versions()
         if first is not None and self.is_new:
             self._import(first, held_back)
-        self._serving = self._newest_that_loads()
+        self._serving = newest_that_loads(self.store, self.notices)
+        self._check_eyes(self._serving.version)
         self._adding = threading.Lock()
         self.n_pending = sum(self.store.count_pending().values())
 
     def close(self) -> None:
         self.learner.stop()
+        self.drift.save()
         self.store.close()
         self._here.close()
 
@@ -80,65 +86,23 @@ class Service:
     def serving(self) -> Serving:
         return self._serving
 
-    def _load(self, version: int) -> Serving:
-        return Serving(version, self.store.load(version))
-
-    def _look_at_versions(self) -> None:
-        """With versions and no database, rebuild the history; say which files no row of the database knows."""
-        files, folder = self.store.files(), self.store.folder
-        if files and self.store.is_empty():
-            known = self._history_of(files)
-            if not known:
-                raise ValueError(f"{folder}: taer.db is missing, and no file in versions/ can be loaded")
-            self.store.rebuild(known)
-            self.notices.append(
-                f"taer.db was missing or empty; its history was rebuilt from {len(known)} files in versions/. "
-                "Examples are not in them: those that waited or were held back are lost unless a backup has them"
-            )
-        if strays := sorted(set(files) - {version.version for version in self.store.versions()}):
-            names = ", ".join(map(str, strays[:10])) + (", …" if len(strays) > 10 else "")
-            self.notices.append(f"files in versions/ that do not count, left alone: {names}")
-
-    def _history_of(self, files: list[int]) -> list[Version]:
-        """What heads tell of themselves; the parent of one is the last that had learned all but its last task."""
-        found: list[Version] = []
-        learned: dict[int, tuple[int, list[Any]]] = {}  # tasks, and classes in order
-        for number in files:
-            try:
-                head = self.store.load(number)
-            except (ValueError, OSError):
-                continue
-            assert head is not None
-            before = [entry for entry in head.learning_order_ if entry.task < head.n_tasks_]
-            parents = [known for known, had in learned.items() if had == (head.n_tasks_ - 1, before)]
-            parent = parents[-1] if parents else 0
-            report = describe(self.store.load(parent), head, []) | {"seconds": None, "examples": 0}
-            found.append(Version(number, parent, self.store.made(number), report))
-            learned[number] = head.n_tasks_, list(head.learning_order_)
-        return found
-
-    def _newest_that_loads(self) -> Serving:
-        """The current version; if its file is missing or damaged, the newest one that can be loaded."""
-        current = self.store.current()
-        try:
-            return self._load(current)
-        except (ValueError, OSError) as error:
-            reason = str(error)
-        for known in reversed(self.store.versions()):
-            try:
-                serving = self._load(known.version)
-            except (ValueError, OSError):
-                continue
-            self.store.go_to(known.version)
-            self.notices.append(f"version {current} cannot be loaded ({reason}); version {known.version} answers")
-            return serving
-        raise ValueError(f"none of the versions can be loaded: {reason}. Restore a copy made by taer backup")
-
     def _import(self, head: Head, held_back: tuple[np.ndarray, list[str]] | None) -> None:
         X, labels = held_back or (np.empty((0, 0)), [])
         examples = [Example(0, label, np.asarray(x, np.float32)) for x, label in zip(X, labels, strict=True)]
-        report = describe(None, head, examples) | {"seconds": None, "examples": 0}
+        report = describe(None, head, examples) | {"seconds": None, "examples": 0, "backbone": self._eyes}
         self.store.add_version(head, 0, report, brought=examples)
+
+    @property
+    def _eyes(self) -> str | None:
+        return self.backbone.name if self.backbone else None
+
+    def _check_eyes(self, version: int) -> None:
+        taught = self.store.backbone(version)
+        if taught and self._eyes and taught != self._eyes:
+            raise Conflict(
+                f"version {version} was taught with the backbone {taught}, and this service has {self._eyes}; start it "
+                "with that one, or teach all kept examples anew with this one"
+            )
 
     @property
     def width(self) -> int | None:
@@ -146,68 +110,12 @@ class Service:
         head = self._serving.head
         return head.n_features_in_ if head is not None else self.store.width()
 
-    def add_examples(self, label: str, X: np.ndarray) -> list[int]:
-        """Put examples of a class on disk; they wait there for the next task."""
-        label = check_label(label)
-        head = self._serving.head
-        if head is not None and head.classes_.dtype.kind != "U":
-            try:
-                if str(np.array([label]).astype(head.classes_.dtype)[0]) != label:
-                    raise ValueError
-            except (ValueError, OverflowError):
-                raise BadInput(f"label: the classes of this head are numbers, and {label!r} is not one") from None
-        with self._adding:
-            width = self.width
-            if width is not None and X.shape[1] != width:
-                raise BadInput(f"vectors: expected {width} numbers in each, got {X.shape[1]}")
-            if self.n_pending + len(X) > MAX_PENDING:
-                raise Conflict(f"{self.n_pending} examples wait to be learned, and {MAX_PENDING} may; learn first")
-            ids = self.store.add_examples(label, X)
-            self.n_pending += len(X)
-        self.learner.start()  # there will be a task to learn
-        return ids
+    # Answers
 
-    def discard_pending(self) -> int:
-        with self.learner.exclusively(), self._adding:
-            count = self.store.discard_pending()
-            self.n_pending = 0
-        return count
-
-    def learn(self) -> Version:
-        """One task from what waits; the head answers from the old version until the new one is whole."""
-        version = self.learner.learn()
-        with self._adding:
-            self._serving = self._load(self.store.current())
-            self.n_pending = sum(self.store.count_pending().values())
-        return self._described(version)
-
-    def go_to(self, version: int) -> None:
-        """Answer from another version, 0 for the empty one."""
-        if version and version not in {known.version for known in self.store.versions()}:
-            raise KeyError(version)
-        with self.learner.exclusively():
-            try:
-                serving = self._load(version)
-            except (ValueError, OSError) as error:
-                _log.error("version %d cannot be loaded: %s", version, error)
-                raise Conflict(
-                    f"the file of version {version} is missing or damaged; nothing was changed"
-                ) from None
-            with self._adding:
-                self.store.go_to(version)
-                self._serving = serving
-
-    def _described(self, version: int) -> Version:
-        return next(known for known in self.store.versions() if known.version == version)
-
-    def predict(self, X: np.ndarray) -> tuple[int, Head, np.ndarray, np.ndarray]:
-        """The version that answered, its head, the labels, and the probabilities in the order of its classes."""
-        serving = self._serving
-        if serving.head is None:
-            raise Conflict("nothing was learned yet: add examples, then learn")
-        if X.shape[1] != serving.head.n_features_in_:
-            raise BadInput(f"vectors: expected {serving.head.n_features_in_} numbers in each, got {X.shape[1]}")
-        return serving.version, serving.head, *serving.head.predict_with_proba(X)
+    def predict(self, X: np.ndarray) -> Answers:
+        answers = self._serving.answer(X)
+        self.drift.count(len(X), int(answers.unknown.sum()))
+        return answers
 
     def classes(self) -> list[dict[str, Any]]:
         """Classes in the order they were learned, then those that wait to be."""
@@ -225,3 +133,118 @@ class Service:
             }
             for label, task in rows
         ]
+
+    def example(self, number: int) -> Example:
+        """An example that waits or belongs to the version that answers."""
+        found = self.store.example(number, self._serving.version)
+        if found is None:
+            raise Missing(f"there is no example {number}")
+        return found
+
+    def version(self, number: int) -> Version:
+        found = [known for known in self.store.versions() if known.version == number]
+        if not found:
+            raise Missing(f"there is no version {number}")
+        return found[0]
+
+    # Examples
+
+    def add_examples(
+        self, label: str | int, X: np.ndarray, sources: Sequence[str | bytes] | None = None
+    ) -> list[int]:
+        """Put examples of a class on disk; they wait there for the next task."""
+        label = self._checked(label)
+        with self._adding:
+            width = self.width
+            if width is not None and X.shape[1] != width:
+                raise BadInput(f"vectors: expected {width} numbers in each, got {X.shape[1]}")
+            if self.n_pending + len(X) > MAX_PENDING:
+                raise Conflict(f"{self.n_pending} examples wait to be learned, and {MAX_PENDING} may; learn first")
+            ids = self.store.add_examples(label, X, sources)
+            self.n_pending += len(X)
+        self.learner.start()  # there will be a task to learn
+        return ids
+
+    def discard_pending(self) -> int:
+        with self.learner.exclusively(), self._adding:
+            count = self.store.discard_pending()
+            self.n_pending = 0
+        return count
+
+    def correct(self, number: int, label: str | int | None) -> Version | None:
+        """Give an example another label, or with None delete it; the new version, None if it only waited."""
+        new = None if label is None else self._checked(label)
+        example = self.example(number)
+        if example.version is not None:
+            if new == example.label:
+                raise Conflict(f"example {number} is of {new} already")
+            return self._do("relabel", number=number, label=new) if new else self._do("delete", number=number)
+        with self.learner.exclusively(), self._adding:
+            self.store.change_pending(number, new)
+            self.n_pending = sum(self.store.count_pending().values())
+        return None
+
+    def purge(self, ids: Sequence[int]) -> Purged:
+        """Delete examples for good, with all versions that were learned from them."""
+        with self.learner.exclusively():
+            try:
+                purged = purge(self.store, sorted(set(ids)))
+            except KeyError as error:
+                raise Missing(f"there is no example {error.args[0]}; nothing was deleted") from None
+            with self._adding:
+                self._look()
+        return purged
+
+    # Classes
+
+    def rename(self, label: str, new: str | int) -> Version:
+        return self._do("rename", label=self._known(label), new=self._checked(new))
+
+    def forget(self, label: str) -> Version:
+        return self._do("forget", label=self._known(label))
+
+    def _known(self, label: str) -> str:
+        if label not in {known for known, _ in self._serving.classes}:
+            raise Missing(f"there is no class {label}")
+        if waiting := self.store.count_pending().get(label):
+            are = "1 example of it waits" if waiting == 1 else f"{waiting} examples of it wait"
+            raise Conflict(f"{label}: {are} to be learned; learn or discard first")
+        return label
+
+    def _checked(self, label: str | int) -> str:
+        head = self._serving.head
+        return check_label(label, None if head is None else head.classes_)
+
+    # Versions
+
+    def learn(self) -> Version:
+        """One task from what waits; the head answers from the old version until the new one is whole."""
+        return self._do("learn", method=self._method, backbone=self._eyes)
+
+    def _do(self, task: str, **options: Any) -> Version:
+        version = self.learner.do(task, **options)
+        with self._adding:
+            self._look()
+        return self.version(version)
+
+    def _look(self) -> None:
+        """Take over what is on disk."""
+        self._serving = Serving.load(self.store, self.store.current())
+        self.n_pending = sum(self.store.count_pending().values())
+
+    def go_to(self, version: int) -> None:
+        """Answer from another version, 0 for the empty one."""
+        if version:
+            self.version(version)
+            self._check_eyes(version)
+        with self.learner.exclusively():
+            try:
+                serving = Serving.load(self.store, version)
+            except (ValueError, OSError) as error:
+                _log.error("version %d cannot be loaded: %s", version, error)
+                raise Conflict(
+                    f"the file of version {version} is missing or damaged; nothing was changed"
+                ) from None
+            with self._adding:
+                self.store.go_to(version)
+                self._serving = serving

@@ -2,18 +2,15 @@
 
 ``taer.db`` is an SQLite database in WAL mode; an example is on disk when ``add_examples`` returns. Each version is
 an immutable file in ``versions/`` and a row of the database; it counts from the moment the row is committed,
-together with the pointer to the current version and the mark on the examples it learned. A file is never written
-over, not even one that no row knows. Version 0 is the empty head.
+together with the pointer to the current version, the mark on the examples it learned, and what it changed in older
+ones. A file is never written over, not even one that no row knows. Version 0 is the empty head.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import sqlite3
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,40 +20,34 @@ import numpy as np
 
 from taer.heads import Head
 from taer.persist.save import load
+from taer.serve.database import LINEAGE, TAUGHT, Database
 
-_SCHEMA = 1
-_TABLES = """
-CREATE TABLE examples (
-    id INTEGER PRIMARY KEY,
-    label TEXT NOT NULL,
-    x BLOB NOT NULL,            -- float32
-    version INTEGER,            -- the one that learned it, NULL while it waits
-    held_back INTEGER NOT NULL DEFAULT 0
-);
-CREATE INDEX examples_by_version ON examples (version);
-CREATE TABLE versions (
-    version INTEGER PRIMARY KEY,
-    parent INTEGER NOT NULL,
-    created TEXT NOT NULL,
-    report TEXT NOT NULL        -- JSON
-);
-CREATE TABLE current (version INTEGER NOT NULL);
-INSERT INTO current VALUES (0);
-"""
+_COLUMNS = "id, label, x, version, held_back, source"
 
 
 @dataclass(frozen=True)
 class Example:
-    """One labelled vector."""
+    """One labelled vector, and the text or image it was made from if there was one."""
 
     id: int
     label: str
     x: np.ndarray
+    version: int | None = None  # the one that learned it, None while it waits
+    held_back: bool = False
+    source: str | bytes | None = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An example as it is from a version on: its label, None if it is taken out, and its vector if that changed."""
+
+    label: str | None
+    x: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Version:
-    """One learned task: where it came from and what was found about it when it was made."""
+    """One learned task or one edit: where it came from and what was found about it when it was made."""
 
     version: int
     parent: int
@@ -64,128 +55,103 @@ class Version:
     report: dict[str, Any]
 
 
-class Store:
-    """The folder of a service. Safe to use from several threads, and from a second process that learns."""
+class Store(Database):
+    """The folder of a service."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "versions").mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        self._db = sqlite3.connect(
-            folder / "taer.db", timeout=30, isolation_level=None, check_same_thread=False, cached_statements=64
-        )
-        try:
-            self._open()
-        except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
-            self._db.close()
-            raise ValueError(
-                f"{folder}: taer.db is damaged, or not a database of this service ({str(error)[:100]}). Restore a "
-                "copy made by taer backup; or move taer.db, taer.db-wal and taer.db-shm away, and the history is "
-                "rebuilt from versions/"
-            ) from None
-        except ValueError:
-            self._db.close()
-            raise
+    # Examples
 
-    def _open(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA wal_autocheckpoint = 100")  # pages; by default a small service is all log
-        with self._transaction() as db:
-            (schema,) = db.execute("PRAGMA user_version").fetchone()
-            if not schema:
-                for statement in _TABLES.split(";"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {_SCHEMA}")
-            elif schema != _SCHEMA:
-                raise ValueError(f"{self.folder}: made by another version of taer (schema {schema})")
-        self._check()
-        self._to_file()
-
-    def _check(self) -> None:
-        db = self._db
-        ((found,), *_) = db.execute("PRAGMA quick_check(1)")
-        if found != "ok":
-            raise sqlite3.DatabaseError(" ".join(str(found).split()))
-        db.execute("SELECT id, x, version, held_back FROM examples LIMIT 1").fetchall()
-        db.execute("SELECT DISTINCT label FROM examples").fetchall()  # whether all of it is text
-        self.versions()
-        if [type(number) for (number,) in db.execute("SELECT version FROM current")] != [int]:
-            raise sqlite3.DatabaseError("it does not say which version is the current one")
-
-    def _to_file(self) -> None:
-        """Bring what is in the write-ahead log to ``taer.db``, as far as nobody has to wait for it."""
-        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-    def close(self) -> None:
-        self._db.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        with self._lock:
-            return self._db.execute(query, values).fetchall()
-
-    def add_examples(self, label: str, vectors: np.ndarray) -> list[int]:
+    def add_examples(
+        self, label: str, vectors: np.ndarray, sources: Sequence[str | bytes | None] | None = None
+    ) -> list[int]:
         """Numbers of the examples, which are on disk when this returns."""
-        with self._transaction() as db:
-            return [
-                int(
-                    db.execute("INSERT INTO examples (label, x) VALUES (?, ?)", (label, x.tobytes())).lastrowid or 0
-                )
-                for x in np.ascontiguousarray(vectors, np.float32)
-            ]
+        rows = zip(np.ascontiguousarray(vectors, np.float32), sources or [None] * len(vectors), strict=True)
+        insert = "INSERT INTO examples (label, x, source) VALUES (?, ?, ?)"
+        with self.transaction() as db:
+            return [int(db.execute(insert, (label, x.tobytes(), source)).lastrowid or 0) for x, source in rows]
 
     def discard_pending(self) -> int:
         """Forget the examples that no version has learned."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             return db.execute("DELETE FROM examples WHERE version IS NULL").rowcount
+
+    def change_pending(self, number: int, label: str | None) -> None:
+        """Give an example that waits another label; None deletes it."""
+        with self.transaction() as db:
+            if label is None:
+                db.execute("DELETE FROM examples WHERE id = ? AND version IS NULL", (number,))
+            else:
+                db.execute("UPDATE examples SET label = ? WHERE id = ? AND version IS NULL", (label, number))
+
+    def move_pending(self, vectors: Mapping[int, np.ndarray]) -> None:
+        """Give examples that wait other vectors."""
+        rows = [(np.ascontiguousarray(x, np.float32).tobytes(), number) for number, x in vectors.items()]
+        with self.transaction() as db:
+            db.executemany("UPDATE examples SET x = ? WHERE id = ? AND version IS NULL", rows)
 
     def pending(self) -> list[Example]:
         """Examples that no version has learned, in order of arrival."""
-        return _examples(self._rows("SELECT id, label, x FROM examples WHERE version IS NULL ORDER BY id"))
+        return _examples(self.rows(f"SELECT {_COLUMNS} FROM examples WHERE version IS NULL ORDER BY id"))
 
     def count_pending(self) -> dict[str, int]:
         """Waiting examples of each class."""
         return dict(
-            self._rows("SELECT label, count(*) FROM examples WHERE version IS NULL GROUP BY label ORDER BY min(id)")
+            self.rows("SELECT label, count(*) FROM examples WHERE version IS NULL GROUP BY label ORDER BY min(id)")
         )
 
-    def learned(self, version: int) -> dict[str, tuple[int, int]]:
-        """Examples of each class in a version and its ancestors: learned from, and held back."""
-        found = self._rows(
-            f"{_LINEAGE} SELECT label, sum(1 - held_back), sum(held_back) FROM examples "
-            "WHERE version IN lineage GROUP BY label",
-            version,
-        )
-        return {label: (used, kept) for label, used, kept in found}
+    def taught(self, version: int, label: str | None = None) -> list[Example]:
+        """Examples of a version and its ancestors, as they are in it: learned from, and held back."""
+        query = f"{TAUGHT} SELECT {_COLUMNS} FROM taught WHERE ? IS NULL OR label = ? ORDER BY id"
+        return _examples(self.rows(query, version, label, label))
 
     def held_back(self, version: int) -> list[Example]:
         """Examples held back in a version and its ancestors."""
-        query = f"{_LINEAGE} SELECT id, label, x FROM examples WHERE held_back AND version IN lineage ORDER BY id"
-        return _examples(self._rows(query, version))
+        return _examples(self.rows(f"{TAUGHT} SELECT {_COLUMNS} FROM taught WHERE held_back ORDER BY id", version))
+
+    def learned(self, version: int) -> dict[str, tuple[int, int]]:
+        """Examples of each class in a version and its ancestors: learned from, and held back."""
+        query = f"{TAUGHT} SELECT label, sum(1 - held_back), sum(held_back) FROM taught GROUP BY label"
+        return {label: (used, kept) for label, used, kept in self.rows(query, version)}
+
+    def example(self, number: int, version: int) -> Example | None:
+        """One example, if it waits or belongs to a version or its ancestors."""
+        query = f"{TAUGHT} SELECT {_COLUMNS} FROM taught WHERE id = ?"
+        waiting = f"SELECT {_COLUMNS} FROM examples WHERE version IS NULL AND id = ?"
+        found = _examples(self.rows(waiting, number) or self.rows(query, version, number))
+        return found[0] if found else None
+
+    def examples(self, version: int, label: str | None, after: int, limit: int) -> list[Example]:
+        """Examples that wait or belong to a version or its ancestors, in order of arrival."""
+        query = f"""{TAUGHT} SELECT {_COLUMNS} FROM (
+            SELECT * FROM taught UNION ALL
+            SELECT id, label, x, version, held_back, source FROM examples WHERE version IS NULL
+        ) WHERE id > ? AND (? IS NULL OR label = ?) ORDER BY id LIMIT ?"""
+        return _examples(self.rows(query, version, after, label, label, limit))
 
     def width(self) -> int | None:
-        """The width of the vectors, once there are any."""
-        found = self._rows("SELECT length(x) FROM examples LIMIT 1")
+        """The width of the vectors that wait, if there are any."""
+        found = self.rows("SELECT length(x) FROM examples WHERE version IS NULL LIMIT 1")
         return found[0][0] // 4 if found else None
 
+    # Versions
+
     def current(self) -> int:
-        return int(self._rows("SELECT version FROM current")[0][0])
+        return int(self.rows("SELECT version FROM current")[0][0])
 
     def versions(self) -> list[Version]:
         """All versions, the oldest first."""
-        found = self._rows("SELECT version, parent, created, report FROM versions ORDER BY version")
+        found = self.rows("SELECT version, parent, created, report FROM versions ORDER BY version")
         return [Version(number, parent, created, json.loads(report)) for number, parent, created, report in found]
+
+    def backbone(self, version: int) -> str | None:
+        """The backbone that the examples of a version were seen with, if that is known."""
+        found = self.rows("SELECT report ->> 'backbone' FROM versions WHERE version = ?", version)
+        return found[0][0] if found else None
+
+    def lineage(self, version: int) -> list[int]:
+        """A version and its ancestors, the youngest first; 0 is the last."""
+        return [
+            number for (number,) in self.rows(f"{LINEAGE} SELECT version FROM lineage ORDER BY 1 DESC", version)
+        ]
 
     def load(self, version: int) -> Head | None:
         """The head of a version; None for the empty version 0."""
@@ -199,15 +165,18 @@ class Store:
         learned: Sequence[int] = (),
         held_back: Sequence[int] = (),
         brought: Sequence[Example] = (),
+        edits: Mapping[int, Edit] | None = None,
     ) -> int:
         """Keep a head as the next version and make it the current one; nothing counts before the commit.
 
-        ``brought`` are examples that come with a head from elsewhere, to be held back.
+        ``brought`` are examples that come with a head from elsewhere, to be held back; ``edits`` are changes to
+        examples of the ancestors.
         """
-        version = 1 + max([0, *self.files(), *(known.version for known in self.versions())])
+        purged = [number for (number,) in self.rows("SELECT version FROM purged")]
+        version = 1 + max([0, *purged, *self.files(), *(known.version for known in self.versions())])
         head.save(self._file(version))
         created = _as_text(datetime.now(UTC))
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (version, parent, created, json.dumps(report)))
             for mark, ids in ((0, learned), (1, held_back)):
                 db.executemany(
@@ -217,15 +186,23 @@ class Store:
                 "INSERT INTO examples (label, x, version, held_back) VALUES (?, ?, ?, 1)",
                 [(example.label, example.x.tobytes(), version) for example in brought],
             )
+            db.executemany(
+                "INSERT INTO edits VALUES (?, ?, ?, ?)",
+                [
+                    (number, version, edit.label, None if edit.x is None else edit.x.tobytes())
+                    for number, edit in (edits or {}).items()
+                ],
+            )
             db.execute("UPDATE current SET version = ?", (version,))
-        with self._lock:
-            self._to_file()
+        self.to_file()
         return version
 
     def go_to(self, version: int) -> None:
         """Make another version the current one."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute("UPDATE current SET version = ?", (version,))
+
+    # Files
 
     def files(self) -> list[int]:
         """Numbers of all files in ``versions/``, whether or not they count."""
@@ -234,16 +211,18 @@ class Store:
         )
 
     def tidy(self) -> None:
-        """Remove what a killed process left half written. Only while nobody learns."""
+        """Remove what a killed process left half written or half deleted. Only while nobody learns."""
         for file in (self.folder / "versions").glob(".*"):  # ours end in .partial, those of safetensors do not
             file.unlink()
+        for (version,) in self.rows("SELECT version FROM purged"):
+            self._file(version).unlink(missing_ok=True)
 
     def is_empty(self) -> bool:
-        return not self._rows("SELECT 1 FROM versions UNION ALL SELECT 1 FROM examples LIMIT 1")
+        return not self.rows("SELECT 1 FROM versions UNION ALL SELECT 1 FROM examples LIMIT 1")
 
     def rebuild(self, versions: Sequence[Version]) -> None:
         """Fill an empty database with what is known of these versions; the last one becomes the current one."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             for known in versions:
                 row = (known.version, known.parent, known.created, json.dumps(known.report))
                 db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", row)
@@ -262,17 +241,15 @@ def version_file(folder: Path, version: int) -> Path:
     return folder / "versions" / f"{version:06d}.safetensors"
 
 
-_LINEAGE = """WITH RECURSIVE lineage(version) AS (
-    VALUES (?) UNION SELECT parent FROM versions JOIN lineage USING (version)
-)"""
-
-
 def _as_text(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
 def _examples(rows: list[Any]) -> list[Example]:
-    return [Example(number, label, np.frombuffer(x, np.float32)) for number, label, x in rows]
+    return [
+        Example(number, label, np.frombuffer(x, np.float32), version, bool(held_back), source)
+        for number, label, x, version, held_back, source in rows
+    ]
 
 
 def only_one(folder: Path, purpose: str, wait: bool = False) -> IO[bytes]:

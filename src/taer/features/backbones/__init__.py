@@ -11,20 +11,23 @@ from taer.features.sources.base import Kind
 __all__ = ["NAMED", "Backbone", "find_backbone"]
 
 
-def find_backbone(name: str, kind: Kind, weights: Path | None = None) -> Backbone:
-    """The backbone of that name for images or texts; see :func:`taer.extract` for what it may be."""
+def find_backbone(name: str, kind: Kind | None = None, weights: Path | None = None) -> Backbone:
+    """The backbone of that name; see :func:`taer.extract` for what it may be.
+
+    ``kind`` is what it has to read, images or texts. Without it, that is up to the backbone: a model of Hugging Face reads
+    images if its files describe their preprocessing.
+    """
     if weights is not None and name not in NAMED:
         raise ValueError(f"weights go with a named backbone ({', '.join(NAMED)}); {name} is not one")
     if name in NAMED:
         backbone = NAMED[name].find(weights)
-    elif name.startswith("hf:") and kind == "text":
+    elif name.startswith("hf:"):
+        from taer.features.backbones.hub import find_vision_model, reads_images
         from taer.features.backbones.sentences import find_hub_sentence_encoder
 
-        backbone = find_hub_sentence_encoder(name.removeprefix("hf:"))
-    elif name.startswith("hf:"):
-        from taer.features.backbones.hub import find_vision_model
-
-        backbone = find_vision_model(name.removeprefix("hf:"))
+        model = name.removeprefix("hf:")
+        as_images = reads_images(model) if kind is None else kind == "image"
+        backbone = find_vision_model(model) if as_images else find_hub_sentence_encoder(model)
     elif name.endswith(".onnx"):
         from taer.features.backbones.onnx import find_onnx
 
@@ -36,7 +39,7 @@ def find_backbone(name: str, kind: Kind, weights: Path | None = None) -> Backbon
             f"{name}: not a backbone. Expected {', '.join(NAMED)}, hf:owner/model, hf:path/to/folder, "
             "or a .onnx file"
         )
-    if backbone.kind != kind:
+    if kind is not None and backbone.kind != kind:
         fitting = [entry.name for entry in NAMED.values() if entry.kind == kind]
         raise ValueError(f"{name} reads {backbone.kind}s, the data are {kind}s; try {', '.join(fitting)}")
     return backbone

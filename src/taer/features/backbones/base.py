@@ -13,6 +13,7 @@ import numpy as np
 
 from taer.features.images import DECODER
 from taer.features.sources.base import Kind
+from taer.origin import Origin
 
 _STRIP = 16  # as long as wide: the crop of a longer image shows only its middle
 
@@ -36,6 +37,11 @@ class Backbone:
     weights: str
     prepare: Callable[[Any], Any]
     load: Callable[[], Encoder]
+    graph: Callable[[], bytes] | None = None  # an ONNX model from a batch of prepared images to their features
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.name, self.weights, self.preprocess)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from taer.extras import reason, require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
-from taer.features.backbones.inference import image_encoder
+from taer.features.backbones.inference import image_encoder, pixel_graph
 
 if TYPE_CHECKING:
     from torch import nn
 
+_IMAGES = "preprocessor_config.json"  # in the folder of a model that reads images
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 _RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
@@ -42,6 +43,10 @@ def weights_of(folder: Path) -> str:
     return sha256_of(files)
 
 
+def reads_images(name: str) -> bool:
+    return (model_folder(name) / _IMAGES).is_file()
+
+
 def find_vision_model(name: str) -> Backbone:
     """A vision model of transformers: ViT, DeiT, DINOv2, CLIP, SigLIP, ConvNeXt, ResNet and their like."""
     require("transformers", "images")
@@ -51,6 +56,9 @@ def find_vision_model(name: str) -> Backbone:
     def load() -> Encoder:
         return image_encoder(_pooled(folder), transform.crop, transform.mean, transform.std)
 
+    def graph() -> bytes:
+        return pixel_graph(_pooled(folder), transform.crop, transform.mean, transform.std)
+
     return Backbone(
         f"hf:{name}",
         "image",
@@ -58,18 +66,19 @@ def find_vision_model(name: str) -> Backbone:
         f"hf:{name} sha256:{weights_of(folder)}",
         transform,
         load,
+        graph,
     )
 
 
 def read_transform(folder: Path) -> ImageTransform:
     """What the image processor of a model does, as a transform on 8-bit pixels."""
-    if not (folder / "preprocessor_config.json").is_file():
-        raise ValueError(f"{folder}: no preprocessor_config.json, so nobody knows what images this model expects")
+    if not (folder / _IMAGES).is_file():
+        raise ValueError(f"{folder}: no {_IMAGES}, so nobody knows what images this model expects")
     transformers = require("transformers", "images")
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
     except Exception as error:  # configurations go wrong in many ways
-        raise ValueError(f"{folder}: its preprocessor_config.json was not understood ({reason(error)})") from None
+        raise ValueError(f"{folder}: its {_IMAGES} was not understood ({reason(error)})") from None
 
     def setting(name: str) -> Any:
         value: Any = getattr(processor, name, None)
@@ -90,7 +99,7 @@ def read_transform(folder: Path) -> ImageTransform:
     target = _side(crop) if crop else square
     height_width = (target, target) if isinstance(target, int) else target
     if height_width is None:
-        raise ValueError(f"{folder}: its preprocessor_config.json names no size")
+        raise ValueError(f"{folder}: its {_IMAGES} names no size")
     normalise = setting("do_normalize")
     return ImageTransform(
         resize,

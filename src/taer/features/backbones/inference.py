@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taer.extras import require
+from taer.extras import reason, require
 from taer.features.backbones.base import Encoder
 
 if TYPE_CHECKING:
@@ -133,8 +133,18 @@ class _ExportFailed(Exception):
     """The exporter does not know an operation of this network, or got it wrong."""
 
 
-def exported(module: nn.Module, pixels: np.ndarray) -> bytes:
-    """The network as an ONNX model, checked against torch on two images of noise."""
+def pixel_graph(network: nn.Module, shape: tuple[int, int], mean: Sequence[float], std: Sequence[float]) -> bytes:
+    """An ONNX model of a network that takes normalised images, from 8-bit pixels, for batches of any size."""
+    require("onnxscript", "images")
+    pixels = np.random.default_rng(0).integers(0, 256, (3, *shape, 3), np.uint8)
+    try:
+        return exported(from_pixels(network, mean, std).eval(), pixels, any_size=True)
+    except _ExportFailed as error:
+        raise ValueError(f"torch cannot write this network as ONNX ({reason(error)})") from None
+
+
+def exported(module: nn.Module, pixels: np.ndarray, *, any_size: bool = False) -> bytes:
+    """The network as an ONNX model for batches of this size, checked against torch on two images of noise."""
     import torch
 
     example = torch.from_numpy(pixels)
@@ -143,13 +153,21 @@ def exported(module: nn.Module, pixels: np.ndarray) -> bytes:
     with tempfile.TemporaryDirectory() as folder, _silence():
         path = Path(folder) / "model.onnx"
         try:
-            torch.onnx.export(module, (example,), path, dynamo=True, external_data=False, verbose=False)
+            torch.onnx.export(
+                module,
+                (example,),
+                path,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+                dynamic_shapes=({0: "samples"},) if any_size else None,
+            )
         except Exception as error:
-            raise _ExportFailed from error
+            raise _ExportFailed(str(error)) from error
         model = path.read_bytes()
-    found = OnnxEncoder(model, len(pixels)).run(pixels)[:2]
+    found = OnnxEncoder(model, len(pixels)).run(pixels[:2] if any_size else pixels)[:2]
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-4):
-        raise _ExportFailed
+        raise _ExportFailed("onnxruntime and torch disagree on its output")
     return model
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from taer.extras import reason, require
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
-from taer.features.backbones.inference import image_encoder
+from taer.features.backbones.inference import image_encoder, pixel_graph
 from taer.features.sources.archives import download
 from taer.features.sources.base import Kind
 from taer.storage import cache_folder
@@ -52,11 +52,17 @@ def _network_backbone(
         if not path.is_file():
             raise ValueError(f"{path}: no such weights file")
 
-        def load() -> Encoder:
+        def network() -> nn.Module:
             require("torch", "images")
-            network = build()
-            load_weights(network, path)
-            return image_encoder(network, transform.crop, transform.mean, transform.std)
+            built = build()
+            load_weights(built, path)
+            return built
+
+        def load() -> Encoder:
+            return image_encoder(network(), transform.crop, transform.mean, transform.std)
+
+        def graph() -> bytes:
+            return pixel_graph(network(), transform.crop, transform.mean, transform.std)
 
         return Backbone(
             name,
@@ -65,6 +71,7 @@ def _network_backbone(
             f"{path.name if weights else origin} sha256:{sha256_of([path])}",
             transform,
             load,
+            graph,
         )
 
     return find

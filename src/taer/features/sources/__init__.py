@@ -42,7 +42,7 @@ def open_source(
     if path.is_dir():
         return open_folder(path, test_fraction)
     if path.is_file() and path.suffix in (".csv", ".parquet"):
-        return open_texts(path, text_column or "text", label_column or "label", split_column, test_fraction)
+        return open_texts(path, text_column or "text", label_column, split_column, test_fraction)
     raise ValueError(
         f"{name}: not a data set. Expected {', '.join(_NAMED)}, a folder of images, "
         "a .csv or .parquet table of texts, or hf:owner/name"

@@ -31,7 +31,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set that can be read item by item; ``digest`` changes whenever its content does."""
+    """A data set that can be read item by item; ``digest`` changes whenever its content does.
+
+    One without labels has no classes, and all its items in the test part.
+    """
 
     name: str
     kind: Kind
@@ -43,14 +46,18 @@ class Source:
 
     def __post_init__(self) -> None:
         for part, items in (("training", self.train), ("test", self.test)):
-            if not len(items):
+            if not len(items) and (self.classes or part == "test"):
                 raise ValueError(f"{self.name}: the {part} part is empty")
 
 
-def files_part(paths: Sequence[Path], labels: Sequence[int]) -> Part:
+UNLABELED = -1
+NOTHING = Part(np.empty(0, np.int64), lambda row: None, lambda row: "")  # the training part of a set without labels
+
+
+def files_part(paths: Sequence[Path], labels: Sequence[int] | None = None) -> Part:
     """Image files and the labels they have."""
     return Part(
-        np.array(labels, np.int64),
+        np.full(len(paths), UNLABELED, np.int64) if labels is None else np.array(labels, np.int64),
         lambda row: decode_image(paths[row].read_bytes()),
         lambda row: str(paths[row]),
     )
@@ -78,6 +85,8 @@ def digest(pieces: Iterable[bytes]) -> str:
 def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: float) -> np.ndarray:
     """Which items are for test: in each class the given fraction, chosen by a hash of the name.
 
+    A class with a single item keeps it for training.
+
     A name keeps its place in the order whatever else is in the data set, so a data set that grows mostly
     keeps its split, on every machine, with no seed to remember.
 
@@ -94,9 +103,5 @@ def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: fl
         members.setdefault(int(labels[row]), []).append(row)
     chosen = np.zeros(len(names), bool)
     for rows in members.values():
-        if len(rows) < 2:
-            raise ValueError(
-                f"a class with a single item cannot be split ({names[rows[0]]}); add more or remove it"
-            )
         chosen[rows[: min(len(rows) - 1, max(1, round(test_fraction * len(rows))))]] = True
     return chosen

@@ -1,4 +1,4 @@
-"""Any folder of images with one subfolder per class."""
+"""Any folder of images: one subfolder per class, or no subfolders and no labels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from taer.features.sources.base import Source, files_digest, files_part, split_by_name
+from taer.features.sources.base import NOTHING, Source, files_digest, files_part, split_by_name
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 
 
 def open_folder(root: Path, test_fraction: float | None) -> Source:
-    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` of which a fraction is for test."""
+    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` of which a fraction is for test.
+
+    Images that all lie in the folder itself have no labels.
+    """
     if (root / "train").is_dir() and (root / "test").is_dir():
         if test_fraction is not None:
             raise ValueError(
@@ -22,6 +25,8 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
         classes = sorted({name for name, _ in train})
         if unknown := sorted({name for name, _ in test} - set(classes)):
             raise ValueError(f"{root}: classes in test/ that train/ lacks: {', '.join(unknown[:5])}")
+    elif test_fraction is None and (paths := _flat(root)):
+        return Source(root.resolve().name, "image", (), NOTHING, files_part(paths), files_digest(root, paths))
     else:
         everything = _images(root)
         classes = sorted({name for name, _ in everything})
@@ -49,9 +54,23 @@ def _images(root: Path) -> list[tuple[str, Path]]:
         (folder.name, path)
         for folder in sorted(root.iterdir())
         if folder.is_dir() and not folder.name.startswith(".")
-        for path in sorted(folder.rglob("*"))
-        if path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
+        for path in images_below(folder)
     ]
     if not found:
-        raise ValueError(f"{root}: no images here; expected one subfolder a class, with .png, .jpg, … in it")
+        raise ValueError(f"{root}: no images here; expected one subfolder per class, with .png, .jpg, … in it")
     return found
+
+
+def images_below(folder: Path) -> list[Path]:
+    """The images in a folder and its subfolders, in the order of their names."""
+    return [path for path in sorted(folder.rglob("*")) if is_image(path)]
+
+
+def _flat(root: Path) -> list[Path]:
+    """The images of a folder, if none of its subfolders has any."""
+    images = images_below(root)
+    return images if all(path.parent == root for path in images) else []
+
+
+def is_image(path: Path) -> bool:
+    return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from taer.extras import require
-from taer.features.sources.base import Part, Source, digest, split_by_name
+from taer.features.sources.base import NOTHING, UNLABELED, Part, Source, digest, split_by_name
 
 
 def open_texts(
-    path: Path, text_column: str, label_column: str, split_column: str | None, test_fraction: float | None
+    path: Path, text_column: str, label_column: str | None, split_column: str | None, test_fraction: float | None
 ) -> Source:
-    """One row per item. The split column holds ``train`` or ``test``; without it a fraction is set aside."""
+    """One row per item. The split column holds ``train`` or ``test``; without it a fraction is set aside.
+
+    A table is without labels if it has no column ``label`` and nobody named another, or asked for a split.
+    """
+    if (
+        label_column is None
+        and split_column is None
+        and test_fraction is None
+        and "label" not in column_names(path)
+    ):
+        texts = read_columns(path, [text_column])[text_column]
+        everything = texts_part(path, texts, np.full(len(texts), UNLABELED, np.int64), np.arange(len(texts)))
+        return Source(path.stem, "text", (), NOTHING, everything, digest(text.encode() for text in texts))
+    label_column = label_column or "label"
     wanted = [text_column, label_column, *([split_column] if split_column else [])]
     columns = read_columns(path, wanted)
     texts, labels = columns[text_column], columns[label_column]
@@ -43,14 +58,17 @@ def texts_part(path: Path | str, texts: Sequence[str], labels: np.ndarray, rows:
     return Part(labels[rows], lambda row: texts[rows[row]], lambda row: f"{path} row {rows[row] + 1}")
 
 
+def column_names(path: Path) -> list[str]:
+    if path.suffix == ".parquet":
+        return list(_parquet(path).schema_arrow.names)
+    with _csv(path) as reader:
+        return list(reader.fieldnames or ())
+
+
 def read_columns(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     """The wanted columns as text; a missing column or an empty cell is an error that says where."""
     if path.suffix == ".parquet":
-        parquet = require("pyarrow.parquet", "text")
-        try:
-            file = parquet.ParquetFile(path)
-        except Exception as error:  # pyarrow's own family
-            raise ValueError(f"{path}: not a readable Parquet file ({error})") from None
+        file = _parquet(path)
         _check_columns(path, file.schema_arrow.names, wanted)
         table = {name: file.read([name]).column(0).to_pylist() for name in wanted}
     else:
@@ -64,12 +82,27 @@ def read_columns(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     return {name: [str(value) for value in values] for name, values in table.items()}
 
 
+def _parquet(path: Path) -> Any:
+    parquet = require("pyarrow.parquet", "text")
+    try:
+        return parquet.ParquetFile(path)
+    except Exception as error:  # pyarrow's own family
+        raise ValueError(f"{path}: not a readable Parquet file ({error})") from None
+
+
 def _read_csv(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
+    with _csv(path) as reader:
+        _check_columns(path, reader.fieldnames or (), wanted)
+        rows = list(reader)
+    return {name: [row[name] for row in rows] for name in wanted}
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[csv.DictReader[str]]:
     with path.open(newline="", encoding="utf-8-sig") as lines:
         reader = csv.DictReader(lines)
         try:
-            _check_columns(path, reader.fieldnames or (), wanted)
-            rows = list(reader)
+            yield reader
         except csv.Error as error:
             raise ValueError(
                 f"{path}: line {reader.line_num + 1}: {error}. A cell may have {csv.field_size_limit():,} characters; "
@@ -77,7 +110,6 @@ def _read_csv(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
             ) from None
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8 ({error}); save the table in that encoding") from None
-    return {name: [row[name] for row in rows] for name in wanted}
 
 
 def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -16,7 +15,6 @@ from taer.heads.closed_form.linalg import relative_distances
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, Sizes, array, number, value_of
 from taer.heads.params import param
-from taer.rows import SelectedRows
 from taer.statistics import ClassStatistics
 
 NORMALIZE = (
@@ -28,11 +26,13 @@ NORMALIZE = (
 class ClosedFormHead(Head):
     """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
 
-    A method implements ``_solve``. The temperature of ``predict_proba`` is fitted at each task, among all classes so
-    far, on a fifth of the task that is counted in only afterwards; in heads whose old scores never move, on everything
-    that was held out in any task.
+    A method implements ``_update`` or, where a task decides more than its own classes, ``_solve``. The temperature of
+    ``predict_proba`` is fitted at each task, among all classes so far, on a fifth of the task that is counted in only
+    afterwards; in heads whose old scores never move, on everything that was held out in any task.
     """
 
+    weighs: ClassVar[bool] = True
+    fixes: ClassVar[tuple[str, ...]] = ()  # fitted attributes that the first task decides, besides the embedding
     normalize: str = param("none", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
 
     fitted: ClassVar[dict[str, Fitted]] = {
@@ -69,16 +69,18 @@ class ClosedFormHead(Head):
 
     def _solve(self, task: Task) -> None:
         """Scores from statistics."""
-        raise NotImplementedError
+        self._update(task.current)
 
     def _learn(self, task: Task) -> None:
         if task.number == 1:
             self._begin(task)
         held = held_out(task)
-        self._count(task, np.flatnonzero(~held))
+        rest = task.picked(np.flatnonzero(~held))
+        self._count(rest)
         if held.any():
-            self._calibrate(task, held)
-            self._count(task, np.flatnonzero(held))
+            left_out = task.picked(np.flatnonzero(held))
+            self._calibrate(rest, left_out)
+            self._count(left_out)
         self._solve(task)
 
     def _begin(self, task: Task) -> None:
@@ -87,26 +89,46 @@ class ClosedFormHead(Head):
         self.columns_, self.offsets_ = np.zeros((0, len(self.embedding_.center)), self.dtype_), np.zeros(0)
         self._choose(task)
 
-    def _count(self, task: Task, rows: np.ndarray) -> None:
-        self.statistics_: ClassStatistics = collect(
-            self.embedding_,
-            SelectedRows(task.X, rows),
-            task.y[rows],
-            getattr(self, "statistics_", None),
-            per_class=self.per_class,
-        )
+    def _count(self, task: Task) -> None:
+        before = getattr(self, "statistics_", None)
+        self.statistics_: ClassStatistics = collect(self.embedding_, task, before, per_class=self.per_class)
 
-    def _calibrate(self, task: Task, held: np.ndarray) -> None:
+    def _calibrate(self, rest: Task, held: Task) -> None:
         """Fit the temperature with scores that do not know the held-out samples."""
-        rest, trial = np.flatnonzero(~held), self._snapshot()
-        trial._solve(replace(task, X=SelectedRows(task.X, rest), y=task.y[rest]))
-        scores, target = trial._scores(task.X[np.flatnonzero(held)]).astype(np.float64), task.y[held]
+        trial = self._snapshot()
+        trial._solve(rest)
+        scores = trial._scores(held.X[:]).astype(np.float64)
         if self.card.frozen:
             pooled = getattr(self, "held_out_", None) or PooledLosses.start(scores)
-            self.held_out_ = pooled.plus(scores, target)
+            self.held_out_ = pooled.plus(scores, held.y, held.weight)
             self.temperature_ = self.held_out_.best_temperature()
         else:
-            self.temperature_ = best_temperature(scores, target)
+            self.temperature_ = best_temperature(scores, held.y, held.weight)
+
+    def _sums_of(self, task: Task) -> ClassStatistics:
+        return collect(self.embedding_, task, per_class=self.per_class)
+
+    def _set_sums(self, sums: ClassStatistics, changed: np.ndarray) -> None:
+        self.statistics_ = sums
+        self._update(changed)
+
+    def _fixed(self) -> dict[str, Any]:
+        embedding = {f"embedding_.{name}": value for name, value in self.embedding_.to_arrays().items()}
+        del embedding["embedding_.center"]  # sums about another center are moved
+        return embedding | {name: getattr(self, name) for name in self.fixes}
+
+    def _sums_from(self, other: Self) -> tuple[ClassStatistics, bool]:
+        shift = other.embedding_.center - self.embedding_.center
+        return other.statistics_.moved(shift), not shift.any()
+
+    def _absorb(self, other: Self) -> None:
+        if hasattr(self, "held_out_") and hasattr(other, "held_out_"):
+            self.held_out_ = self.held_out_ + other.held_out_
+            self.temperature_ = self.held_out_.best_temperature()
+        else:
+            weights = [other.statistics_.n_samples, self.statistics_.n_samples]
+            temperatures = np.log([other.temperature_, self.temperature_])
+            self.temperature_ = float(np.exp(np.average(temperatures, weights=weights)))
 
     def _sizes(self) -> Sizes:
         return {**super()._sizes(), "embedding": len(self.embedding_.center)}
@@ -140,9 +162,5 @@ class SolvedHead(ClosedFormHead):
         """Columns and offsets of all classes, from the statistics."""
         raise NotImplementedError
 
-    def _solve(self, task: Task) -> None:
-        self._set(np.arange(len(self.classes_)), *self._solution())
-
-    def _drop(self, number: int) -> None:
-        super()._drop(number)
+    def _update(self, classes: np.ndarray) -> None:
         self._set(np.arange(len(self.classes_)), *self._solution())

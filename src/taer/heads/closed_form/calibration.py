@@ -36,11 +36,13 @@ def log_losses(scores: np.ndarray, target: np.ndarray, temperature: float) -> np
     return log_sum_exp(scaled) - scaled[np.arange(len(target)), target]
 
 
-def best_temperature(scores: np.ndarray, target: np.ndarray) -> float:
+def best_temperature(scores: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> float:
     """The temperature at which the softmax of the scores has the least cross-entropy."""
     spread = max(float(scores.std()), 1e-12)
     found = minimize_scalar(
-        lambda power: log_losses(scores, target, spread * np.exp(power)).mean(), bounds=(-8, 8), method="bounded"
+        lambda power: np.average(log_losses(scores, target, spread * np.exp(power)), weights=weight),
+        bounds=(-8, 8),
+        method="bounded",
     )
     return float(spread * np.exp(found.x))
 
@@ -58,9 +60,15 @@ class PooledLosses:
     def start(cls, scores: np.ndarray) -> Self:
         return cls(max(float(scores.std()), 1e-12), np.zeros(len(_POWERS)))
 
-    def plus(self, scores: np.ndarray, target: np.ndarray) -> Self:
-        added = [log_losses(scores, target, t).sum() for t in self.unit * np.exp(_POWERS)]
+    def plus(self, scores: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> Self:
+        each = 1.0 if weight is None else weight
+        added = [(each * log_losses(scores, target, t)).sum() for t in self.unit * np.exp(_POWERS)]
         return type(self)(self.unit, self.losses + added)
+
+    def __add__(self, other: Self) -> Self:
+        """With the losses of another head, read off at the temperatures of this grid."""
+        found = np.interp(np.log(self.unit) + _POWERS, np.log(other.unit) + _POWERS, other.losses)
+        return type(self)(self.unit, self.losses + found)
 
     def best_temperature(self) -> float:
         best = int(np.clip(self.losses.argmin(), 1, len(_POWERS) - 2))

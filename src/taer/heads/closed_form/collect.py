@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from taer.heads.task import Task
 from taer.parallel import Shared, on_cluster
 from taer.rows import SelectedRows, row_chunks
 from taer.statistics import ClassStatistics
@@ -17,12 +18,14 @@ _PIECES = 2  # into which a chunk is cut, so that the cache can hold their float
 
 
 def collect(
-    embedding: Any, X: Any, y: np.ndarray, before: ClassStatistics | None, *, per_class: bool
+    embedding: Any, task: Task, before: ClassStatistics | None = None, *, per_class: bool
 ) -> ClassStatistics:
-    """The statistics ``before`` with the embedded rows of ``X`` counted in."""
-    shared = Shared(embedding)
+    """The statistics ``before`` with the embedded samples of a task counted in."""
+    shared, X, y, weight = Shared(embedding), task.X, task.y, task.weight
     calls = (
-        delayed(_statistics_of)(shared, _sent(X, part), y[part], per_class)
+        delayed(_statistics_of)(
+            shared, _sent(X, part), y[part], None if weight is None else weight[part], per_class
+        )
         for part in row_chunks(X, width=-(-X.shape[1] // _CHUNKS))
     )
     statistics: Any = before
@@ -38,11 +41,15 @@ def _sent(X: Any, part: slice) -> Any:
     return np.asarray(rows) if on_cluster() and isinstance(rows.X, np.ndarray) else rows
 
 
-def _statistics_of(embedding: Shared, X: Any, y: np.ndarray, per_class: bool) -> ClassStatistics:
+def _statistics_of(
+    embedding: Shared, X: Any, y: np.ndarray, weight: np.ndarray | None, per_class: bool
+) -> ClassStatistics:
     """Statistics of one block, the same bits on every machine: hence one thread."""
     pieces = row_chunks(X, width=_PIECES * X.shape[1])
     # sorted by class while rows are still short
     sorted_chunks = (rows.start + np.argsort(y[rows], kind="stable") for rows in pieces)
-    chunks = ((embedding.value(X[rows]), y[rows]) for rows in sorted_chunks)
+    chunks = (
+        (embedding.value(X[rows]), y[rows], None if weight is None else weight[rows]) for rows in sorted_chunks
+    )
     with one_blas_thread():
         return ClassStatistics.of_chunks(chunks, y, per_class=per_class)

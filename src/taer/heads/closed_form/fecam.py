@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Task, grown
+from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.linalg import whitener
@@ -30,6 +30,7 @@ class FeCAM(
         keeps="statistics",
         forgets="yes",
         linear=False,
+        sums=True,
         exports=False,
         few_shot=False,
     ),
@@ -73,17 +74,17 @@ class FeCAM(
     def per_class(self) -> bool:
         return True
 
-    def _solve(self, task: Task) -> None:
+    def _update(self, classes: np.ndarray) -> None:
         if self.gamma2 > self.gamma1:
             raise ValueError(f"FeCAM: gamma2 must be at most gamma1 = {self.gamma1:g}, got {self.gamma2:g}")
         statistics, width = self.statistics_, len(self.embedding_.center)
         whiteners = self.whiteners_ if hasattr(self, "whiteners_") else np.zeros((0, width, width), np.float32)
-        self.whiteners_: np.ndarray = grown(whiteners, task.n_classes)
-        self.columns_ = grown(self.columns_.astype(np.float64), task.n_classes)  # means at unit length
-        self.offsets_ = np.zeros(task.n_classes)
+        self.whiteners_: np.ndarray = grown(whiteners, len(self.classes_))
+        self.columns_ = grown(self.columns_.astype(np.float64), len(self.classes_))  # means at unit length
+        self.offsets_ = np.zeros(len(self.classes_))
         center = self.embedding_.center
-        self.columns_[task.current] = unit_rows(statistics.means[task.current] + center) - center
-        for number in task.current.tolist():
+        self.columns_[classes] = unit_rows(statistics.means[classes] + center) - center
+        for number in classes.tolist():
             covariance = statistics.scatters[number] / max(1, statistics.counts[number] - 1)
             matrix = correlations(covariance, self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
             self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)

@@ -120,26 +120,27 @@ class GaussianHead(ClosedFormHead):
             setattr(self, name, grown(getattr(self, name), task.n_classes))
         factor = np.linalg.cholesky(covariance)
         for label, members in task.members():
-            self._set_shape(label, len(members), *self._centred(task.X, members), factor)
+            self._set_shape(label, *self._centred(task.picked(members)), factor)
         stored = exact.rounded(whitener(covariance), np.float32)
         if not len(self.betas_) or beta != self.betas_[-1] or not np.array_equal(stored, self.whiteners_[-1]):
             self.whiteners_ = np.concatenate([self.whiteners_, stored[None]])
             self.betas_ = np.append(self.betas_, beta)
         self.block_[task.current] = len(self.betas_) - 1
 
-    def _centred(self, X: Any, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Samples of a class about their mean, or as few rows with the same scatter; and the mean."""
-        if len(members) <= _MANY:
-            rows = self.embedding_(X[members])
-            return rows - rows.mean(axis=0), rows.mean(axis=0)
-        statistics = ClassStatistics(X.shape[1])
-        for start in range(0, len(members), _MANY):
-            rows = self.embedding_(X[members[start : start + _MANY]])
-            statistics.update(rows, np.zeros(len(rows), np.int64))
+    def _centred(self, task: Task) -> tuple[float, np.ndarray, np.ndarray]:
+        """How many samples there are, all of one class; rows with their scatter; and their mean."""
+        if len(task.y) <= _MANY and task.weight is None:
+            rows = self.embedding_(task.X[:])
+            return len(rows), rows - rows.mean(axis=0), rows.mean(axis=0)
+        statistics = ClassStatistics(task.X.shape[1])
+        for part in range(0, len(task.y), _MANY):
+            at = slice(part, part + _MANY)
+            weight = None if task.weight is None else task.weight[at]
+            statistics.update(self.embedding_(task.X[at]), task.y[at], weight)
         directions, spectrum = eigen(statistics.scatter)
-        return np.sqrt(spectrum)[:, None] * directions, statistics.means[0]
+        return statistics.n_samples, np.sqrt(spectrum)[:, None] * directions, statistics.means[0]
 
-    def _set_shape(self, label: int, n: int, centred: np.ndarray, center: np.ndarray, factor: np.ndarray) -> None:
+    def _set_shape(self, label: int, n: float, centred: np.ndarray, center: np.ndarray, factor: np.ndarray) -> None:
         """The covariance of a class, of which ``n`` samples around ``center`` are new."""
         space, known, mean = whitened(centred, factor), self.sizes_[label], self.statistics_.means[label]
         if known:  # a class that returns: what its few directions stand for, and the distance of the two means
@@ -219,7 +220,7 @@ def defaults(X: np.ndarray) -> Settings:
     return Settings("sqrt-l2" if X.min() >= 0 else "l2", prior=1.0, strength=4.0, temperature=5.0)
 
 
-def shared_covariance(covariance: np.ndarray, n: int, prior: float) -> tuple[np.ndarray, float]:
+def shared_covariance(covariance: np.ndarray, n: float, prior: float) -> tuple[np.ndarray, float]:
     """The covariance shrunk by ``prior·width`` imagined samples, and the shrinkage that is."""
     shrinkage = prior * len(covariance) / (prior * len(covariance) + max(n, 1))
     return shrunk(covariance, shrinkage), shrinkage

@@ -32,6 +32,7 @@ class LDAFrozen(
         old_scores="never",
         keeps="statistics",
         forgets="all but its share in the first covariance",
+        sums=True,
         few_shot=False,
     ),
 ):
@@ -71,6 +72,8 @@ class LDAFrozen(
         ),
     }
 
+    fixes: ClassVar[tuple[str, ...]] = ("covariance_",)
+
     def fit_covariance(self, X: ArrayLike) -> Self:
         """Take the covariance from unlabelled samples; then learn with ``partial_fit``, as ``fit`` forgets everything.
 
@@ -102,11 +105,10 @@ class LDAFrozen(
     def _choose(self, task: Task) -> None:
         self.shrinkage_ = self._chosen(task) if isinstance(self.shrinkage, str) else float(self.shrinkage)
 
-    def _solve(self, task: Task) -> None:
-        if task.number == 1:
-            covariance = getattr(self, "unlabelled_", self.statistics_.covariance())
-            self.covariance_ = shrunk(covariance, self.shrinkage_)
-        self._set(task.current, *discriminants(self.statistics_.means[task.current], self.covariance_))
+    def _update(self, classes: np.ndarray) -> None:
+        if not hasattr(self, "covariance_"):  # in the first task
+            self.covariance_ = shrunk(getattr(self, "unlabelled_", self.statistics_.covariance()), self.shrinkage_)
+        self._set(classes, *discriminants(self.statistics_.means[classes], self.covariance_))
 
     def _chosen(self, task: Task) -> float:
         samples, y = trial_samples(task.X, task.y)

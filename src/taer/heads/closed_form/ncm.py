@@ -18,7 +18,7 @@ from taer.heads.params import param
 class NCM(
     ClosedFormHead,
     name="ncm",
-    card=Card("closed form", old_scores="never", keeps="statistics", forgets="yes", linear=False),
+    card=Card("closed form", old_scores="never", keeps="statistics", forgets="yes", linear=False, sums=True),
 ):
     """NCM: the class whose mean is nearest, by angle or by distance; old means never move.
 
@@ -48,13 +48,13 @@ class NCM(
         center = self.embedding_.center[None]
         self.origin_ = unit_rows(center)[0] if self.metric == "cosine" else center[0] * 0
 
-    def _solve(self, task: Task) -> None:
-        means = self.statistics_.means[task.current]
+    def _update(self, classes: np.ndarray) -> None:
+        means = self.statistics_.means[classes]
         if self.metric == "cosine":
             apart = unit_rows(means + self.embedding_.center) - self.origin_
-            self._set(task.current, apart, (apart * self.origin_).sum(axis=1))
+            self._set(classes, apart, (apart * self.origin_).sum(axis=1))
         else:
-            self._set(task.current, means, -0.5 * np.square(means).sum(axis=1))
+            self._set(classes, means, -0.5 * np.square(means).sum(axis=1))
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         wanted, rows = slice(None) if classes is None else classes, self.embedding_(X)

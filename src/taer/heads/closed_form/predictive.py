@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
+DEVIATIONS = 3.0  # above the mean of what own directions take off a squared distance
 TEMPER = 0.5  # fraction of the log-determinant that counts
 _OVERSAMPLED, _POWER_STEPS = 8, 2
 
@@ -25,11 +26,16 @@ class Summary(NamedTuple):
 
 
 class Density(NamedTuple):
-    """Student's t around ``center``, of inverse shape ``diag(inverse) - rootᵀ root``."""
+    """Student's t around ``center``, of inverse shape ``diag(inverse) - rootᵀ root``.
+
+    What the root takes off a squared distance is cut at ``most``, which samples of the class hardly ever reach. So a
+    bound on the distance needs no root, and a class is not wide far away from its samples.
+    """
 
     center: np.ndarray
     inverse: np.ndarray
     root: np.ndarray
+    most: float
     half_log_det: float
 
 
@@ -83,7 +89,10 @@ def predictive(known: Summary, nu: float, psi: np.ndarray, rank: int) -> Density
     values = np.maximum(values, 0)
     root = (vectors / np.sqrt(1 + values)).T @ root / np.sqrt(variances)
     half_log_det = 0.5 * float(np.log(variances).sum() + np.log1p(values).sum())
-    return Density(n * psi / (n * psi + 1) * known.mean, 1 / variances, root, half_log_det)
+    # What the root takes off for samples of the class: a sum of squares with this mean and variance.
+    taken = np.square(np.linalg.svd(root @ known.root.T, compute_uv=False)) / n if len(root) else np.zeros(0)
+    most = float(taken.sum() + DEVIATIONS * np.sqrt(2 * np.square(taken).sum()))
+    return Density(n * psi / (n * psi + 1) * known.mean, 1 / variances, root, most, half_log_det)
 
 
 def log_densities(rows: np.ndarray, classes: list[Density]) -> np.ndarray:
@@ -97,7 +106,7 @@ def log_densities(rows: np.ndarray, classes: list[Density]) -> np.ndarray:
     for at, known in enumerate(classes):
         if len(known.root):
             along = rows @ known.root.T.astype(rows.dtype) - (known.root @ known.center).astype(rows.dtype)
-            distances[:, at] -= np.square(along).sum(axis=1)
+            distances[:, at] -= np.minimum(np.square(along).sum(axis=1), known.most)
     heights = np.array([heights_of(known.half_log_det) for known in classes])
     scores: np.ndarray = -d * np.log1p(np.maximum(distances, 0) / d) + heights
     return scores

@@ -23,6 +23,7 @@ class RanPAC(
         old_scores="move",
         keeps="statistics",
         forgets="with `forgettable=True`",
+        sums=True,
         few_shot=False,
     ),
 ):

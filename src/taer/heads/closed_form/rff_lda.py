@@ -23,6 +23,7 @@ class RFFLDA(
         old_scores="move",
         keeps="statistics",
         forgets="with `forgettable=True`, all but its share in the bandwidth",
+        sums=True,
         few_shot=False,
     ),
 ):

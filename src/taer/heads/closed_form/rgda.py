@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.linalg import shrunk, squared_distances, whitener
@@ -24,6 +23,7 @@ class RGDA(
         keeps="statistics",
         forgets="yes",
         linear=False,
+        sums=True,
         exports=False,
         few_shot=False,
     ),
@@ -62,14 +62,7 @@ class RGDA(
     def per_class(self) -> bool:
         return True
 
-    def _drop(self, number: int) -> None:
-        super()._drop(number)
-        self._set_gaussians()
-
-    def _solve(self, task: Task) -> None:
-        self._set_gaussians()
-
-    def _set_gaussians(self) -> None:
+    def _update(self, classes: np.ndarray) -> None:
         statistics = self.statistics_
         base = shrunk(statistics.covariance(), self.shrinkage)
         self.means_, self.offsets_ = statistics.means.copy(), np.empty(len(statistics.labels))

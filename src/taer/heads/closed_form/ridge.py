@@ -26,7 +26,7 @@ WEIGHT = (
 class Ridge(
     SolvedHead,
     name="ridge",
-    card=Card("closed form", old_scores="move", keeps="statistics", forgets="with `forgettable=True`"),
+    card=Card("closed form", old_scores="move", keeps="statistics", forgets="with `forgettable=True`", sums=True),
 ):
     """Ridge: least squares on one-hot labels, equal to fitting all data at once; old columns move.
 
@@ -98,7 +98,7 @@ def class_weights(head: Any) -> np.ndarray:
     )
 
 
-def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: int) -> float:
+def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: float) -> float:
     """The strongest γ at which the generalized cross-validation error has a minimum.
 
     With fewer samples than features every residual may vanish with the penalty. Degrees of freedom are then left only

@@ -21,7 +21,12 @@ class SLDA(
     SolvedHead,
     name="slda",
     card=Card(
-        "closed form", old_scores="move", keeps="statistics", forgets="with `forgettable=True`", few_shot=False
+        "closed form",
+        old_scores="move",
+        keeps="statistics",
+        forgets="with `forgettable=True`",
+        sums=True,
+        few_shot=False,
     ),
 ):
     """SLDA: linear discriminant analysis with the covariance of everything seen; old columns move.
@@ -52,6 +57,8 @@ class SLDA(
     )
 
     fitted: ClassVar[dict[str, Fitted]] = {"shrinkage_": number(at_least=0, help="the shrinkage in use")}
+
+    fixes: ClassVar[tuple[str, ...]] = ("shrinkage_",)
 
     def _choose(self, task: Task) -> None:
         self.shrinkage_ = self._estimated(task) if isinstance(self.shrinkage, str) else float(self.shrinkage)

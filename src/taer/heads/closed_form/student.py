@@ -23,9 +23,10 @@ from taer.heads.closed_form.sketch import SIZE, mixed, pooled_quantile, sketched
 from taer.heads.embedding import Normalize
 from taer.heads.fitted import Fitted, array, number, value_of
 
-DIRECTIONS = 32  # of the covariance of a class that enter its scores
+DIRECTIONS = 16  # of the covariance of a class that enter its scores
 _AT_ONCE = 1 << 22  # values of directions that are looked at in one go
-_SLACK = 1e-6  # of the bound on a distance, for the rounding of what it is made of
+_FEW = 1 / 8  # of the classes
+_TIES = 1e-5  # relative: scores as close as that may be equal in the type of the head
 
 
 class StudentHead(Head):
@@ -53,13 +54,11 @@ class StudentHead(Head):
             "classes",
             "directions",
             "width",
-            types=("float16",),
+            types=("float32",),
             help="directions in which they are wider than that",
         ),
         "along_": array("classes", "directions", help="their centers along them"),
-        "least_": array(
-            "classes", at_least=0, help="what is left of a squared distance at least, after the directions"
-        ),
+        "most_": array("classes", at_least=0, help="what they take off a squared distance at most"),
         "novelties_": array(
             "classes", SIZE, help="quantiles of how novel its samples looked before they were learned"
         ),
@@ -72,9 +71,9 @@ class StudentHead(Head):
         self.counts_, self.means_, self.traces_ = np.zeros(0), np.zeros((0, width)), np.zeros(0)
         self.roots_ = np.zeros((0, rank, width), np.float32)
         self.columns_, self.inverses_ = np.zeros((0, width), self.dtype_), np.zeros((0, width), self.dtype_)
-        self.levels_, self.heights_, self.least_ = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.levels_, self.heights_, self.most_ = np.zeros(0), np.zeros(0), np.zeros(0)
         self.novelties_, self.tried_ = np.zeros((0, SIZE)), np.zeros(0)
-        self.directions_, self.along_ = np.zeros((0, directions, width), np.float16), np.zeros((0, directions))
+        self.directions_, self.along_ = np.zeros((0, directions, width), np.float32), np.zeros((0, directions))
 
     def _describe(self, arrays: dict[str, np.ndarray], label: int, known: Summary) -> None:
         """Write what is kept of a class, and what its scores are made of."""
@@ -88,7 +87,7 @@ class StudentHead(Head):
         arrays["roots_"][label, len(arrays["roots_"][label]) - len(known.root) :] = known.root
         inverse = exact.rounded(density.inverse[None], self.dtype_)[0]
         column = exact.rounded((density.center * density.inverse)[None], self.dtype_)[0]
-        root = exact.rounded(density.root.astype(np.float16), np.float32).astype(np.float64)
+        root = exact.rounded(density.root, np.float32).astype(np.float64)
         arrays["inverses_"][label], arrays["columns_"][label] = inverse, column
         arrays["levels_"][label] = (np.square(density.center) * density.inverse).sum()
         arrays["heights_"][label] = heights_of(density.half_log_det) + self.prior_.offset(known.n)
@@ -97,9 +96,7 @@ class StudentHead(Head):
             root,
             root @ density.center,
         )
-        # The directions take at most so much off a squared distance: the rest is a bound that needs no directions.
-        largest = np.linalg.eigvalsh((root / density.inverse) @ root.T)[-1] if len(root) else 0.0
-        arrays["least_"][label] = max(0.0, 1 - largest - _SLACK)
+        arrays["most_"][label] = density.most
 
     def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
         """Write how novel each half of the samples looks to a class that has seen only the other half."""
@@ -130,49 +127,64 @@ class StudentHead(Head):
         return pooled_quantile(self.novelties_[kept].ravel(), weights, 1 - false_alarms)
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        space, every = self.prior_(self.embedding_(X)), np.arange(len(self.counts_))
-        distances = self._around(space, classes) - self._along(space, every if classes is None else classes)
-        return self._score(distances, classes).astype(self.dtype_)
+        every = np.arange(len(self.counts_))
+        return self._scores_at(self.prior_(self.embedding_(X)), every if classes is None else classes)
 
-    def _around(self, space: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
-        """Squared distances to some classes, or to all, by the diagonal of the inverse shapes."""
-        wanted = slice(None) if classes is None else classes
-        squared = exact.products(np.square(space), self.inverses_[wanted])
-        return squared - 2 * exact.products(space, self.columns_[wanted]) + self.levels_[wanted]
+    def _scores_at(self, space: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """scipy's logarithm has the same bits on every processor, numpy's has not."""
+        width = self.n_features_in_
+        distances = np.maximum(self._around(space, classes) - self._along(space, classes), 0)
+        scores: np.ndarray = self.heights_[classes] - width * special.log1p(distances / width)
+        return scores.astype(self.dtype_)
+
+    def _around(self, space: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """Squared distances to classes, by the diagonal of the inverse shapes."""
+        squared = exact.products(np.square(space), self.inverses_[classes])
+        return squared - 2 * exact.products(space, self.columns_[classes]) + self.levels_[classes]
 
     def _along(self, space: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """What the directions of the classes take off the squared distances."""
+        """What the directions of classes take off the squared distances."""
         found, rank = np.zeros((len(space), len(classes))), self.directions_.shape[1]
         at_once = max(1, _AT_ONCE // max(1, rank * max(space.shape)))
         for start in range(0, len(classes) if rank else 0, at_once):
             part = classes[start : start + at_once]
-            directions = self.directions_[part].reshape(-1, space.shape[1]).astype(np.float32)
+            directions = self.directions_[part].reshape(-1, space.shape[1])
             along = exact.products(space, directions).reshape(len(space), len(part), rank) - self.along_[part]
-            found[:, start : start + at_once] = np.square(along).sum(axis=2)
+            found[:, start : start + at_once] = np.minimum(np.square(along).sum(axis=2), self.most_[part])
         return found
-
-    def _score(self, distances: np.ndarray, classes: np.ndarray | None, log1p: Any = special.log1p) -> np.ndarray:
-        """scipy's logarithm has the same bits on every processor; numpy's is faster and good enough for a bound."""
-        width, wanted = self.n_features_in_, slice(None) if classes is None else classes
-        scores: np.ndarray = self.heights_[wanted] - width * log1p(np.maximum(distances, 0) / width)
-        return scores
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         """The best class of each row, by its full score; only classes that can be the best are scored in full."""
         space = self.prior_(self.embedding_(X))
-        around = self._around(space, None)
-        at_least = self._score(around, None, np.log1p).max(axis=1, keepdims=True)
-        possible = self._score(around * self.least_ - _SLACK * np.abs(around), None, np.log1p) >= at_least
-        best, found = np.full(len(X), -np.inf), np.zeros(len(X), np.int64)
-        place = np.argsort(self.numbers_)
-        for label in np.flatnonzero(possible.any(axis=0)):
-            rows = np.flatnonzero(possible[:, label])
-            one = np.array([label])
-            distances = around[rows][:, one] - self._along(space[rows], one)
-            scores = self._score(distances, one)[:, 0].astype(self.dtype_)
-            better = (scores > best[rows]) | ((scores == best[rows]) & (place[label] < place[found[rows]]))
-            best[rows[better]], found[rows[better]] = scores[better], label
-        return found
+        possible = self._possible(space)
+        best = possible.argmax(axis=1)
+        unsure = np.flatnonzero(possible.sum(axis=1) > 1)
+        alone = (
+            len(unsure) and possible[unsure].mean() < _FEW
+        )  # then rows share too few classes to be asked together
+        for rows in unsure[:, None] if alone else [unsure][: len(unsure)]:
+            classes = self.numbers_[possible[rows].any(axis=0)[self.numbers_]]  # the first of classes_ among equals
+            best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
+        return best
+
+    def _possible(self, space: np.ndarray) -> np.ndarray:
+        """Whether a class can be the best of a row, by bounds on its distance that need no directions.
+
+        Scores are compared as ``(1 + r/d) · exp(-height/d)``, which falls as they rise.
+        """
+        inverses, width = self.inverses_, self.n_features_in_
+        rows = space.astype(inverses.dtype)
+        squared = np.square(rows) @ inverses.T
+        levels, heights, most = (
+            values.astype(inverses.dtype) for values in (self.levels_, self.heights_, self.most_)
+        )
+        around = squared - 2 * (rows @ self.columns_.T) + levels
+        # A sum of so many products is off by at most this; no term is larger than the sum of both squares.
+        slack = 4 * width * np.finfo(inverses.dtype).eps * (squared + levels)
+        scale = np.exp(-heights / width)
+        at_most = ((1 + (around + slack) / width) * scale).min(axis=1, keepdims=True)
+        at_least = (1 + np.maximum(around - slack - most, 0) / width) * scale
+        return np.asarray(at_least <= at_most * (1 + _TIES))
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
@@ -190,12 +202,12 @@ class StudentHead(Head):
         around = graph.add("Gemm", graph.add("Mul", space, space), inverses, self.levels_[numbers], transB=1)
         distances = graph.add("Sub", around, graph.add("MatMul", space, 2 * columns.T))
         if rank := self.directions_.shape[1]:
-            directions = self.directions_[numbers].reshape(-1, width).astype(np.float32)
+            directions = self.directions_[numbers].reshape(-1, width)
             along = graph.add("Gemm", graph.cast(space, np.float32), directions, transB=1)
             along = graph.add("Sub", along, self.along_[numbers].ravel().astype(np.float32))
             squares = graph.add("Reshape", graph.add("Mul", along, along), np.array([-1, len(numbers), rank]))
             off = graph.cast(graph.add("ReduceSum", squares, np.array([2]), keepdims=0), np.float64)
-            distances = graph.add("Sub", distances, off)
+            distances = graph.add("Sub", distances, graph.add("Min", off, self.most_[numbers]))
         ratio = graph.add("Div", graph.add("Relu", graph.cast(distances, np.float32)), np.array(width, np.float32))
         logs = graph.cast(graph.add("Log", graph.add("Add", ratio, np.array(1, np.float32))), np.float64)
         return str(graph.add("Sub", self.heights_[numbers], graph.add("Mul", logs, np.array(float(width)))))

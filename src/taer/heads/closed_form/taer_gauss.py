@@ -47,6 +47,7 @@ class TaERGauss(
     array([0, 1, 2])
     """
 
+    weighs: ClassVar[bool] = True
     standardize: str = param(
         "scale",
         "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
@@ -76,7 +77,7 @@ class TaERGauss(
         pieces = Pieces(task.X, self.embedding_)
         statistics = copy.copy(self.statistics_) if task.number > 1 else ClassStatistics(width + 1)
         for part, rows in pieces:
-            statistics.update(rows, task.y[part])
+            statistics.update(rows, task.y[part], None if task.weight is None else task.weight[part])
         self.statistics_: ClassStatistics = statistics
         start = grown(known, task.n_classes)[task.current]
         found = minimize(
@@ -98,7 +99,8 @@ class TaERGauss(
         bound = Bound(means, old_columns, self.statistics_.covariance())
         target, share = np.searchsorted(task.current, task.y), len(task.old) / task.n_classes  # λ
         resting = np.concatenate([log_sum_exp(rows @ old_columns.T) for _, rows in pieces])
-        weight = (1 - share) / len(task.X)
+        weight = np.ones(len(task.X)) if task.weight is None else task.weight
+        weight = (1 - share) * weight / weight.sum()
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
             W = flat.reshape(len(task.current), -1)
@@ -106,10 +108,10 @@ class TaERGauss(
             for part, rows in pieces:
                 scores, at_target = rows @ W.T, (np.arange(len(rows)), target[part])
                 total = np.logaddexp(resting[part], log_sum_exp(scores))
-                loss += weight * np.sum(total - scores[at_target])
+                loss += weight[part] @ (total - scores[at_target])
                 residuals = np.exp(scores - total[:, None])
                 residuals[at_target] -= 1
-                gradient += weight * residuals.T @ rows
+                gradient += (residuals * weight[part, None]).T @ rows
             if share:
                 bound_loss, bound_gradient = bound(W)
                 loss, gradient = loss + share * bound_loss, gradient + share * bound_gradient

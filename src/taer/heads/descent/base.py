@@ -39,6 +39,11 @@ class DescentHead(Head):
         "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
         options=("none", "center", "scale"),
     )
+    entropy: float = param(
+        0.0,
+        "weight of the entropy of the probabilities, which is taken off the loss of each sample (CPR); 0 for none",
+        at_least=0,
+    )
     init: str = param(
         "normalized-mean",
         "start of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",
@@ -85,7 +90,7 @@ class DescentHead(Head):
 
     def _loop(self, epochs: int | None = None) -> Loop:
         epochs = self.epochs if epochs is None else epochs
-        return Loop(self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch)
+        return Loop(self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch, self.entropy)
 
     def _start(self, task: Task, moving: np.ndarray) -> np.ndarray:
         """The moving columns as they start: known ones where they are, new ones as ``init`` says."""

@@ -52,7 +52,9 @@ class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps=
             held = self._hold_out(union.constants["target"], task)
         used = np.setdiff1d(np.arange(len(union)), held)
         current = Samples(SelectedRows(union.X, used), {"target": union.constants["target"][used]})
-        self._loop().descend(columns, Plan(current, self._gradient(task, columns.copy())))
+        offsets = self.offsets_.astype(columns.dtype)
+        gradient = self._gradient(task, columns.copy(), offsets)
+        self._loop().descend(columns, Plan(current, gradient, offsets=offsets))
         if len(held):
             scores = self.embedding_(union.X[held]).astype(np.float64) @ columns.T + self.offsets_
             alpha, beta = fit_correction(scores, union.constants["target"][held], task.current)
@@ -61,12 +63,14 @@ class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps=
         self._store(everything, columns)
         self._remember(task)
 
-    def _gradient(self, task: Task, before: np.ndarray) -> Any:
-        old, share = Blocks([task.old]), len(task.old) / task.n_classes  # λ
-        offsets = self.offsets_.astype(before.dtype)
+    def _old_share(self, task: Task) -> float:
+        """λ"""
+        return len(task.old) / task.n_classes
+
+    def _gradient(self, task: Task, before: np.ndarray, offsets: np.ndarray) -> Any:
+        old, share = Blocks([task.old]), self._old_share(task)
 
         def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
-            scores += offsets
             kept: Any = 0
             if share:
                 teacher = batch.rows @ before.T + offsets

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
-from scipy.special import softmax
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.descent.loop import Plan, Samples, check_finite
-from taer.heads.descent.losses import cross_entropy, cross_entropy_gradient
+from taer.heads.descent.loop import Batch
+from taer.heads.descent.losses import spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.heads.params import param
-from taer.memory import POLICIES, draw
-from taer.threads import one_blas_thread
+from taer.memory import POLICIES, Memory, draw
 
 
 class GSS(MemoryHead, name="gss", card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no")):
@@ -42,32 +38,14 @@ class GSS(MemoryHead, name="gss", card=Card("baseline", old_scores="move", keeps
     replay_batch_size: int = replay_batch_size()
 
     def _learn(self, task: Task) -> None:
-        self._open(task)
-        columns, embed = self._start(task, everything := np.arange(task.n_classes)), self.embedding_
-        memory = copy.copy(self.memory_)
-        memory.capacity = self.memory_size
+        self._learn_online(task, self._step)
 
-        def residuals(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-            found: np.ndarray = softmax(embed(X) @ columns.T, axis=1)
-            found[np.arange(len(X)), y] -= 1
-            return found
-
-        loop, plan = self._loop(), self._plan(task, columns)
-        with one_blas_thread(), np.errstate(all="ignore"):
-            for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
-                rows, target = batch.rows, batch.constants["target"]
-                if len(memory):
-                    drawn = draw(len(memory), self.replay_batch_size, 1, self.rng_)[0]
-                    rows = np.concatenate([rows, embed(memory.X[drawn])])
-                    target = np.concatenate([target, memory.y[drawn]])
-                weight = np.full(len(rows), 1 / len(rows), rows.dtype)
-                gradient = cross_entropy_gradient(rows @ columns.T, target, weight).T @ rows
-                columns -= self.lr * batch.fraction * gradient
-                offered = task.X[batch.constants["row"]]
-                memory.add(offered, batch.constants["target"], self.rng_, embed=embed, residuals=residuals)
-        check_finite(columns, self.lr)
-        self._store(everything, columns)
-        self.memory_ = memory
-
-    def _plan(self, task: Task, columns: np.ndarray) -> Plan:
-        return Plan(Samples(task.X, {"target": task.y, "row": np.arange(len(task.X))}), cross_entropy)
+    def _step(self, columns: np.ndarray, batch: Batch, memory: Memory) -> None:
+        rows, target = batch.rows, batch.constants["target"]
+        if len(memory):
+            drawn = draw(len(memory), self.replay_batch_size, 1, self.rng_)[0]
+            rows = np.concatenate([rows, self.embedding_(memory.X[drawn])])
+            target = np.concatenate([target, memory.y[drawn]])
+        weight = np.full(len(rows), 1 / len(rows), rows.dtype)
+        gradient = spread_cross_entropy(rows @ columns.T, target, weight, self.entropy).T @ rows
+        columns -= self.lr * batch.fraction * gradient

@@ -49,6 +49,7 @@ class ICaRL(
     memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
     inference: str = param("nme", "answer by the nearest mean of exemplars or by the head", options=("nme", "head"))
 
+    entropy: ClassVar[float] = 0.0  # type: ignore[misc]  # no parameter: sigmoids are no probabilities over classes
     fitted: ClassVar[dict[str, Fitted]] = {
         "means_": array("classes", "width", help="means of the exemplars of each class, at unit length")
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import log_softmax
 
 from taer.heads.embedding import Standardize
 from taer.memory import draw
@@ -42,7 +43,10 @@ class Plan:
 
     current: Samples  # the epochs run over these, in the user's space
     gradient: Callable[[np.ndarray, Batch], np.ndarray]  # of the loss by the scores; may overwrite the scores
-    resting: str | None = None  # the constant that enters the scores as one more column, which never moves
+    # the constant that enters the scores as one more column, which never moves; with the entropy in the loss there must
+    # be another, NAME_entropy, of the probabilities among the classes that it stands for
+    resting: str | None = None
+    offsets: np.ndarray | None = None  # constants of the scores, one per moving column
     replay: Samples | None = None  # batches are drawn from these, already mapped
     replay_size: int = 0  # samples in a draw
     weights: tuple[float, ...] = (1.0,)  # of the mean loss on the current batch and on each draw
@@ -61,6 +65,7 @@ class Loop:
     epochs: int
     batch_size: int
     last_batch: str
+    entropy: float = 0.0
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
         """Move ``columns`` in place, as the plan says."""
@@ -74,7 +79,14 @@ class Loop:
                     np.matmul(columns, batch.rows.T, out=scores[:moving])
                     if resting is not None:
                         scores[moving] = batch.constants[resting]
+                    if plan.offsets is not None:
+                        scores[:moving] += plan.offsets[:, None]
+                    if self.entropy:
+                        inside = None if resting is None else batch.constants[f"{resting}_entropy"]
+                        spread = entropy_gradient(scores.T, self.entropy * batch.weight, inside).T[:moving]
                     gradient = plan.gradient(scores.T, batch).T[:moving]
+                    if self.entropy:
+                        gradient += spread
                     lr = full_step * batch.fraction
                     if plan.step is None:
                         gradient *= lr
@@ -128,6 +140,20 @@ class Loop:
             if replay is not None and drawn is not None:
                 replay.X.take(drawn[at], axis=0, out=rows[size:], mode="clip")
             yield Batch(rows, {name: values[at] for name, values in constants.items()}, weight, parts, fraction)
+
+
+def entropy_gradient(scores: np.ndarray, weight: np.ndarray, inside: np.ndarray | None = None) -> np.ndarray:
+    """``weight · p · (log p + H)``: the gradient by the scores of ``-weight · H(p)``, with p their softmax.
+
+    If the last column stands for many classes, ``inside`` is the entropy of the probabilities among them.
+    """
+    logs = log_softmax(scores, axis=1)
+    p = np.exp(logs)
+    entropy = -(p * logs).sum(axis=1)
+    if inside is not None:
+        entropy += p[:, -1] * inside
+    found: np.ndarray = p * (logs + entropy[:, None]) * weight[:, None]
+    return found
 
 
 def check_finite(columns: np.ndarray, lr: float) -> None:

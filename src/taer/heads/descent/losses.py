@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from taer.heads.base import Learned, Task
-from taer.heads.descent.loop import Batch
+from taer.heads.descent.loop import Batch, entropy_gradient
 
 TEMPERATURE = 2.0  # of every published distillation here
 MARGIN = 0.5  # by which the class of a replayed sample should be nearer than new ones
@@ -26,6 +26,14 @@ def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.nd
     by_class *= weight / np.add.reduce(by_class, axis=0)
     by_class.reshape(-1)[target * len(target) + np.arange(len(target))] -= weight
     return by_class.T
+
+
+def spread_cross_entropy(scores: np.ndarray, target: np.ndarray, weight: np.ndarray, entropy: float) -> np.ndarray:
+    """The gradient of the cross-entropy less ``entropy`` times the entropy; the scores may be overwritten."""
+    if not entropy:
+        return cross_entropy_gradient(scores, target, weight)
+    spread = entropy_gradient(scores, entropy * weight)
+    return spread + cross_entropy_gradient(scores, target, weight)
 
 
 class Blocks:

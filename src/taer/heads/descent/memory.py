@@ -11,11 +11,13 @@ from scipy.special import softmax
 
 from taer.heads.base import Task
 from taer.heads.descent.base import DescentHead
-from taer.heads.descent.loop import Samples
+from taer.heads.descent.loop import Batch, Plan, Samples, check_finite
+from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted, value_of
 from taer.heads.params import param
 from taer.memory import POLICIES, Memory
 from taer.rows import StackedRows
+from taer.threads import one_blas_thread
 
 
 class MemoryHead(DescentHead):
@@ -63,15 +65,42 @@ class MemoryHead(DescentHead):
     def _finish(self, task: Task) -> None:
         self._remember(task)
 
+    def _learn_online(self, task: Task, step: Callable[[np.ndarray, Batch, Memory], None]) -> None:
+        """Learn a task by steps that move columns in place, each followed by offering its batch to the memory.
+
+        So the memory is filled while a task is learned, and holds samples of the current task.
+        """
+        self._open(task)
+        columns, embed = self._start(task, everything := np.arange(task.n_classes)), self.embedding_
+        memory, loop = copy.copy(self.memory_), self._loop()
+        memory.capacity = self.memory_size
+        plan = Plan(Samples(task.X, {"target": task.y, "row": np.arange(len(task.X))}), cross_entropy)
+
+        def residuals(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return _residuals(embed(X) @ columns.T, y)
+
+        with one_blas_thread(), np.errstate(all="ignore"):
+            for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
+                step(columns, batch, memory)
+                offered, target = task.X[batch.constants["row"]], batch.constants["target"]
+                memory.add(offered, target, self.rng_, embed=embed, residuals=residuals)
+        check_finite(columns, self.lr)
+        self._store(everything, columns)
+        self.memory_ = memory
+
     def _trained_scores(self, X: np.ndarray) -> np.ndarray:
         """Scores of the columns that were trained, by which some head may not answer."""
         return self._scores(X)
 
     def _residuals(self, X: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """``softmax(scores) - onehot``: what the gradient of a sample's cross-entropy is made of."""
-        residuals: np.ndarray = softmax(self._trained_scores(X), axis=1)
-        residuals[np.arange(len(X)), classes] -= 1
-        return residuals
+        return _residuals(self._trained_scores(X), classes)
+
+
+def _residuals(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """``softmax(scores) - onehot``: what the gradient of a sample's cross-entropy is made of."""
+    residuals: np.ndarray = softmax(scores, axis=1)
+    residuals[np.arange(len(scores)), classes] -= 1
+    return residuals
 
 
 def replay_batch_size(default: int = 32) -> Any:

@@ -7,9 +7,10 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.base import DescentHead
+from taer.heads.descent.consolidation import importance, pulled_back
 from taer.heads.descent.loop import Plan, Samples
 from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted, array
@@ -51,16 +52,8 @@ class OnlineEWC(DescentHead, name="oewc", card=Card("baseline", old_scores="move
     }
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:
-        known = self.fisher_ if task.number > 1 else np.zeros((0, task.X.shape[1]))
-        self.fisher_: np.ndarray = grown(known, task.n_classes)
-        anchor, strength = columns.copy(), (2 * self.e_lambda * self.fisher_).astype(columns.dtype)
-
-        def step(columns: np.ndarray, gradient: np.ndarray, lr: float) -> None:
-            pull = lr * strength
-            columns -= lr * gradient
-            columns += pull * anchor
-            columns /= 1 + pull
-
+        self.fisher_: np.ndarray = importance(self, "fisher_", task)
+        step = pulled_back(columns, self.e_lambda * self.fisher_)
         return Plan(Samples(task.X, {"target": task.y}), cross_entropy, step=step)
 
     def _finish(self, task: Task) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import entr, softmax
 
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Plan, Samples
 from taer.heads.descent.losses import cross_entropy
 from taer.heads.descent.memory import MemoryHead, replay_batch_size
+from taer.rows import row_chunks
 
 
 class TaER(MemoryHead, name="taer", card=Card("paper", old_scores="never", keeps="exemplars", forgets="no")):
@@ -68,6 +70,14 @@ class TaER(MemoryHead, name="taer", card=Card("paper", old_scores="never", keeps
         )
 
 
+def _entropy_among(head: MemoryHead, X: Any, classes: np.ndarray) -> np.ndarray:
+    """Of each row, the entropy of the probabilities among some classes."""
+    found = np.empty(len(X), head.dtype_)
+    for rows in row_chunks(X, width=max(X.shape[1], len(classes))):
+        found[rows] = entr(softmax(head._scores(X[rows], classes), axis=1)).sum(axis=1)
+    return found
+
+
 def detached_constants(head: MemoryHead, task: Task) -> Any:
     """Of rows and their classes: the column of each among the current ones, and the score of the one column "old"."""
     column = np.full(task.n_classes, len(task.current))  # old classes share the column after the current ones
@@ -77,6 +87,8 @@ def detached_constants(head: MemoryHead, task: Task) -> Any:
         found = {"target": column[y]}
         if len(task.old):
             found["old"] = head._log_partition(X, task.old)
+            if head.entropy:
+                found["old_entropy"] = _entropy_among(head, X, task.old)
         return found
 
     return constants

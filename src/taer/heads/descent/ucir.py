@@ -9,7 +9,7 @@ import numpy as np
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Plan, check_finite
-from taer.heads.descent.losses import cross_entropy, cross_entropy_gradient, margin_gradient
+from taer.heads.descent.losses import cross_entropy, margin_gradient, spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead
 from taer.heads.embedding import unit_rows
 from taer.heads.fitted import Fitted, number
@@ -90,7 +90,7 @@ class UCIR(
             for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
                 target, h = batch.constants["target"], unit_rows(batch.rows)
                 cosines = h @ unit.T
-                by_score = cross_entropy_gradient(eta * cosines, target, batch.weight)
+                by_score = spread_cross_entropy(eta * cosines, target, batch.weight, self.entropy)
                 by_cosine = eta * by_score[:, moving]
                 by_cosine += margin_gradient(cosines, target, is_old[target], moving, self.k or 2)[:, moving]
                 norms = np.linalg.norm(own, axis=1, keepdims=True)

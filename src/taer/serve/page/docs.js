@@ -26,6 +26,8 @@ for (const [path, methods] of Object.entries(api.paths)) {
     article.append(make("p", operation.description ?? ""));
     if (operation.security) article.append(make("p", "Needs the token: Authorization: Bearer TOKEN."));
     const body = operation.requestBody?.content?.["application/json"]?.schema;
+    const parameters = (operation.parameters ?? []).filter((parameter) => parameter.in === "query").map(({ name }) => name);
+    if (parameters.length) article.append(make("p", `In the query: ${parameters.join(", ")}.`));
     if (body) article.append(make("p", "Takes"), make("pre", JSON.stringify(shape(body), null, 2)));
     const answer = operation.responses["200"]?.content?.["application/json"]?.schema;
     if (answer) article.append(make("p", "Answers"), make("pre", JSON.stringify(shape(answer), null, 2)));

@@ -2,8 +2,9 @@
 
 import { call, token } from "./api.js";
 import { Sheet } from "./draw.js";
-import { read } from "./samples.js";
-import { showBars, showClasses, showConfusion, showHistory, showStatus, showThumbs } from "./views.js";
+import { ask, openClass } from "./edit.js";
+import { parts, read } from "./samples.js";
+import { findClass, plural, showBars, showClasses, showConfusion, showDrift, showHistory, showStatus, showThumbs } from "./views.js";
 
 const byId = (id) => document.getElementById(id);
 const state = { dropped: null, kind: null, current: null, looking: 0 };
@@ -11,8 +12,6 @@ const sheet = new Sheet(byId("canvas"), () => {
   forgetFiles();
   look();
 });
-
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 function sample() {
   if (state.dropped) return state.dropped;
@@ -50,11 +49,12 @@ async function doing(words, work) {
 }
 
 async function refresh() {
-  const [classes, history, confusion] = await Promise.all([call("GET", "classes"), call("GET", "history"), call("GET", "confusion")]);
+  const [classes, history, confusion, drift] = await Promise.all(["classes", "history", "confusion", "drift"].map((path) => call("GET", path)));
   state.kind = classes.backbone?.kind ?? null;
   state.current = showHistory(history, goTo);
-  showClasses(classes);
+  showClasses(classes, (entry) => openClass(entry, (words, work) => doing(words, work).then(look)).catch((error) => showStatus(error.message, "failed")));
   showConfusion(confusion);
+  showDrift(drift);
   const waiting = classes.classes.reduce((sum, entry) => sum + entry.waiting, 0);
   byId("learn").disabled = byId("discard").disabled = !waiting || classes.learning;
   byId("undo").disabled = !state.current || classes.learning;
@@ -73,14 +73,23 @@ async function look() {
   }
   const { thumbs, ...items } = shown;
   try {
-    const { predictions } = await call("POST", "predict", items);
-    if (turn === state.looking) showBars(predictions);
+    const { predictions } = await call("POST", "predict", parts(items)[0]);
+    if (turn === state.looking) showBars(predictions, "", teach);
   } catch (error) {
     if (turn === state.looking) showStatus(error.message, "failed");
   }
 }
 
-function goTo(version) {
+function teach() {
+  byId("label").value = "";
+  byId("label").scrollIntoView({ block: "center" });
+  byId("label").focus({ preventScroll: true });
+  showStatus("Name it and add it; a few more examples, then Learn.");
+}
+
+async function goTo(version) {
+  const empty = "There is no version before this one. Going back leaves it knowing nothing; “Use” brings this version back.";
+  if (!version && !await ask(empty, "Go back to nothing")) return undefined;
   return doing(`Going to version ${version}…`, async () => {
     await call("POST", `rollback/${version}`);
     return version ? `Version ${version} is in use.` : "Back at the start: it knows nothing.";
@@ -119,13 +128,17 @@ byId("add-form").onsubmit = (event) => {
   const { thumbs, ...items } = shown;
   const label = byId("label").value.trim();
   doing("Keeping it…", async () => {
-    const { ids, waiting } = await call("POST", "examples", { label, ...items });
+    let [count, waiting] = [0, 0];
+    for (const part of parts(items)) {
+      const added = await call("POST", "examples", { label, ...part });
+      [count, waiting] = [count + added.ids.length, added.waiting];
+    }
     sheet.clear();
     byId("text").value = "";
     forgetFiles();
     showBars(null, "Nothing to see yet.");
     if (state.kind === "image") byId("canvas").focus({ preventScroll: true });
-    return `Kept ${plural(ids.length, "example")} of ${label}; ${waiting} waiting. Show another, or press Learn.`;
+    return `Kept ${plural(count, "example")} of ${label}; ${waiting} waiting. Show another, or press Learn.`;
   });
 };
 
@@ -138,6 +151,7 @@ byId("learn").onclick = () =>
 byId("discard").onclick = () =>
   doing("Discarding…", async () => `Discarded ${plural((await call("DELETE", "examples")).discarded, "example")}.`);
 
+byId("find").oninput = findClass;
 byId("undo").onclick = () => goTo(state.current.parent);
 
 byId("text").oninput = () => {

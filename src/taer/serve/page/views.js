@@ -1,46 +1,76 @@
 // What the service says, as elements. Text is always set as text, never as markup.
 
 const byId = (id) => document.getElementById(id);
+const SURE = 0.5; // a likelier class is named without a doubt
+const MANY = 24; // classes whose confusions are a list, not a matrix
+const FEW = 20; // examples of which a percentage would promise too much
 
-function make(tag, properties = {}, ...children) {
+export function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
   return element;
 }
 
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
 
 export function showStatus(words, state = "") {
   byId("status").textContent = words;
   byId("status").parentElement.className = state;
 }
 
-export function showBars(predictions, words = "Nothing yet.") {
-  const items = (predictions?.[0]?.probabilities ?? []).map(({ label, probability }) => {
+export function showBars(predictions, words = "Nothing yet.", teach = () => {}) {
+  const [first, ...others] = predictions ?? [];
+  const items = (first?.probabilities ?? []).map(({ label, probability }) => {
     const item = make("li", {}, make("b", { textContent: label }), make("span", { textContent: percent(probability, 1) }));
     item.style.setProperty("--share", percent(probability, 2).replace(" ", ""));
     return item;
   });
-  if (predictions?.length > 1) {
-    const others = predictions.slice(1).map(({ label }) => label).join(", ");
-    items.push(make("li", { className: "none", textContent: `The others: ${others}` }));
+  if (others.length) {
+    const names = others.slice(0, 20).map(({ label, unknown }) => (unknown ? `${label}?` : label));
+    if (others.length > names.length) names.push(`${others.length - names.length} more`);
+    items.push(make("li", { className: "none", textContent: `The others: ${names.join(", ")}` }));
   }
   byId("bars").replaceChildren(...(items.length ? items : [make("li", { className: "none", textContent: words })]));
+  showVerdict(first, teach);
+}
+
+// Where it does not know, it says so before it lists what is nearest.
+function showVerdict(first, teach) {
+  const [best, second] = first?.probabilities ?? [];
+  const verdict = byId("verdict");
+  verdict.hidden = !first || !(first.unknown || best.probability < SURE);
+  if (verdict.hidden) return;
+  if (first.unknown) {
+    const button = make("button", { type: "button", textContent: "Teach it", onclick: teach });
+    verdict.replaceChildren(make("b", { textContent: "Something new?" }), " It looks like nothing it knows.", button);
+  } else {
+    const or = second ? ` Perhaps ${best.label}, perhaps ${second.label}.` : "";
+    verdict.replaceChildren(make("b", { textContent: "Not sure." }), or);
+  }
 }
 
 export function showThumbs(addresses) {
   byId("thumbs").replaceChildren(...addresses.map((src) => make("img", { src, alt: "" })));
 }
 
-export function showClasses({ classes }) {
+export function showClasses({ classes }, open) {
   const latest = Math.max(0, ...classes.map(({ task }) => task ?? 0));
   byId("classes").replaceChildren(
-    ...classes.map(({ label, task, waiting }) => {
+    ...classes.map((entry) => {
+      const { label, task, waiting } = entry;
       const note = [task === null ? "new" : `task ${task}`, waiting ? `${waiting} waiting` : ""].filter(Boolean).join(", ");
       const className = waiting ? "waiting" : task === latest ? "latest" : "";
-      return make("li", { className }, label, make("small", { textContent: note }));
+      const chip = make("button", { type: "button", onclick: () => open(entry) }, label, make("small", { textContent: note }));
+      const item = make("li", { className }, chip);
+      item.dataset.label = label.toLowerCase();
+      return item;
     }),
   );
+  byId("classes-title").textContent = classes.length > 1 ? `${classes.length} classes, as they were learned` : "Classes, as they were learned";
+  byId("find").hidden = classes.length <= 12;
+  findClass();
   byId("labels").replaceChildren(...classes.map(({ label }) => make("option", { value: label })));
   const waiting = classes.filter((entry) => entry.waiting);
   byId("waiting").textContent = waiting.length
@@ -50,18 +80,30 @@ export function showClasses({ classes }) {
       : "It knows nothing yet. Show it a few examples of two or more things, then press Learn.";
 }
 
+export function findClass() {
+  const wanted = byId("find").hidden ? "" : byId("find").value.trim().toLowerCase();
+  for (const item of byId("classes").children) item.hidden = !item.dataset.label.includes(wanted);
+}
+
+// A share of few examples is told as what it is: 1 of 1.
+function measured(accuracy, held) {
+  if (accuracy === null) return "nothing held back to measure on";
+  const right = `${Math.round(accuracy * held)} of ${held} held back right`;
+  return held < FEW ? right : `${percent(accuracy, 1)}, ${right}`;
+}
+
 export function showHistory({ current, versions }, goTo) {
   const items = versions.toReversed().map((entry) => {
-    const { version, new_classes: fresh, accuracy, held_back: held, seconds, created, examples } = entry;
+    const { version, edit, new_classes: fresh, accuracy, held_back: held, seconds, created, examples } = entry;
     const names = fresh.length > 8 ? `${fresh.slice(0, 8).join(", ")} and ${fresh.length - 8} more` : fresh.join(", ");
-    const what = examples ? (names || "more of known classes") : `started with ${names}`;
+    const what = edit ? sentence(edit).slice(0, -1) : examples ? (names || "more of known classes") : `started with ${names}`;
     const facts = [
-      accuracy === null ? "nothing held back to measure on" : `${percent(accuracy, 1)} of ${held} held back`,
-      `${entry.classes} classes`,
-      examples ? `${examples} examples learned in ${seconds.toFixed(2)} s` : "",
+      measured(accuracy, held),
+      plural(entry.classes, "class"),
+      examples ? `${plural(examples, "example")} learned in ${seconds.toFixed(2)} s` : "",
       new Date(created).toLocaleString([], { dateStyle: "short", timeStyle: "short" }),
     ];
-    const track = make("div", { className: "track" }, make("i"));
+    const track = make("div", { className: held < FEW ? "track few" : "track" }, make("i"));
     track.style.setProperty("--share", percent(accuracy ?? 0, 1).replace(" ", ""));
     const action = version === current
       ? make("em", { textContent: "in use" })
@@ -69,7 +111,7 @@ export function showHistory({ current, versions }, goTo) {
     return make(
       "li", { className: version === current ? "current" : "" },
       make("span", { className: "number", textContent: version }), make("span", { className: "what", textContent: what }),
-      track, make("small", { textContent: facts.filter(Boolean).join(" · ") }), action,
+      ...(accuracy === null ? [] : [track]), make("small", { textContent: facts.filter(Boolean).join(" · ") }), action,
     );
   });
   byId("history").replaceChildren(
@@ -79,28 +121,49 @@ export function showHistory({ current, versions }, goTo) {
   byId("changes").textContent = !inUse
     ? "Nothing yet."
     : inUse.changes
-      ? `${inUse.changes.sentence[0].toUpperCase()}${inUse.changes.sentence.slice(1)}.`
-      : "It was the first: there were no old classes to change.";
+      ? sentence(inUse.changes.sentence)
+      : inUse.edit
+        ? sentence(inUse.edit)
+        : "It was the first: there were no old classes to change.";
   byId("changes").append(...(inUse?.warnings ?? []).map((warning) => make("span", { textContent: ` ${warning}.` })));
   return inUse;
 }
 
+export function showDrift({ answered, unknown, fraction, expected }) {
+  byId("drift").hidden = answered < FEW;
+  byId("drift").textContent =
+    `Something new in ${unknown} of ${plural(answered, "answer")} since yesterday; of known classes about ${percent(expected)} look so.` +
+    (fraction > 2 * expected ? " More than that: is there something to teach?" : "");
+}
+
 export function showConfusion({ classes, cells }) {
   const total = cells.reduce((sum, { count }) => sum + count, 0);
-  byId("confusion-words").textContent = total
-    ? `Rows are the truth, columns the answer, both in order of learning; ${total} examples held back.`
-    : "No examples were held back yet.";
+  const wrong = cells.filter(({ truth, answer }) => truth !== answer);
+  const many = classes.length > MANY;
+  byId("confusion-words").textContent = !total
+    ? "No examples were held back yet."
+    : many
+      ? wrong.length ? `The worst of ${plural(total, "example")} held back, by how much of a class they cost.` : `Nothing: ${plural(total, "example")} held back, all right.`
+      : `Rows are the truth, columns the answer, both in order of learning; ${plural(total, "example")} held back.`;
+  byId("confusion").replaceChildren(...(!total ? [] : [many ? worst(wrong, cells) : table(classes, cells)]));
+}
+
+// Pairs of classes that are confused most.
+function worst(wrong, cells) {
+  const size = new Map();
+  for (const { truth, count } of cells) size.set(truth, (size.get(truth) ?? 0) + count);
+  const pairs = wrong.map((cell) => ({ ...cell, of: size.get(cell.truth), share: cell.count / size.get(cell.truth) }));
+  pairs.sort((one, other) => other.count * other.share - one.count * one.share);
+  return make("ol", { className: "bars pairs" }, ...pairs.slice(0, 12).map(({ truth, answer, count, of, share }) => {
+    const item = make("li", {}, make("b", {}, truth, make("small", { textContent: " taken for " }), answer), make("span", { textContent: `${count} of ${of}` }));
+    item.style.setProperty("--share", percent(share, 1).replace(" ", ""));
+    return item;
+  }));
+}
+
+function table(classes, cells) {
   const counts = new Map(cells.map(({ truth, answer, count }) => [`${truth}\n${answer}`, count]));
   const rows = classes.map((truth) => classes.map((answer) => counts.get(`${truth}\n${answer}`) ?? 0));
-  byId("confusion").replaceChildren(...(!total ? [] : [classes.length > 24 ? heatMap(rows) : table(classes, rows)]));
-}
-
-function shade(count, row, right) {
-  const share = count / Math.max(1, row.reduce((sum, value) => sum + value, 0));
-  return count ? `rgba(var(--${right ? "heat" : "wrong"}), ${0.15 + 0.6 * share})` : "";
-}
-
-function table(classes, rows) {
   const head = make("tr", {}, make("th"), ...classes.map((name) => make("th", { scope: "col", title: name }, make("span", { textContent: name }))));
   const body = rows.map((row, i) =>
     make("tr", {}, make("th", { scope: "row", textContent: classes[i], title: classes[i] }), ...row.map((count, j) => {
@@ -111,14 +174,7 @@ function table(classes, rows) {
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-function heatMap(rows) {
-  const canvas = make("canvas", { width: rows.length, height: rows.length, role: "img", ariaLabel: "Confusion matrix" });
-  const paint = canvas.getContext("2d");
-  const style = getComputedStyle(document.documentElement);
-  rows.forEach((row, i) => row.forEach((count, j) => {
-    const share = count / Math.max(1, row.reduce((sum, value) => sum + value, 0));
-    if (count) paint.fillStyle = `rgba(${style.getPropertyValue(i === j ? "--heat" : "--wrong")}, ${0.2 + 0.8 * share})`;
-    if (count) paint.fillRect(j, i, 1, 1);
-  }));
-  return canvas;
+function shade(count, row, right) {
+  const share = count / Math.max(1, row.reduce((sum, value) => sum + value, 0));
+  return count ? `rgba(var(--${right ? "heat" : "wrong"}), ${0.15 + 0.6 * share})` : "";
 }

@@ -1,0 +1,115 @@
+"""``taer diagnose``: where a head goes wrong, and what would help."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taer.cli.app import app
+from taer.cli.models import Features, Model, as_known
+from taer.cli.progress import stage
+
+if TYPE_CHECKING:
+    from taer.persist.diagnosis import Diagnosis
+
+
+_FOLDS = 3  # of the training part: each is judged by a copy of the head that has not learned it
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+
+
+@app.command()
+def diagnose(
+    model: Model,
+    features: Features,
+    top: Annotated[int, typer.Option(help="Lines of each table.", min=1)] = 10,
+    format: Annotated[Format, typer.Option(help="How the tables are printed.")] = Format.text,
+    figure: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .pdf or .png.")] = None,
+) -> None:
+    """Show which classes are confused, which need more examples, and which samples may be mislabelled.
+
+    The first two by the test part of a feature file, the last in each of its parts. Training samples are judged by
+    copies of the head that have not learned them.
+    """
+    import numpy as np
+
+    from taer.features import load_features
+    from taer.features.files import read_inputs
+    from taer.persist.diagnosis import diagnose as look
+    from taer.persist.save import load
+
+    head, data = load(model), load_features(features)
+    head.check_origin(data.origin)
+    names = as_known(np.array(data.classes), head)
+    per_class = np.bincount(data.train_y, minlength=len(names))
+    found = look(head, data.test_x, names[data.test_y])
+    suspects = _suspects(found, "test", read_inputs(features, "test", len(data.test_y)), top)
+    if (folds := min(_FOLDS, int(per_class.max()))) > 1:
+        with stage(f"looking at {len(data.train_y):,} training samples, in {folds} folds"):
+            learned = look(head, data.train_x, names[data.train_y], folds=folds)
+        suspects = _suspects(learned, "train", read_inputs(features, "train", len(data.train_y)), top) + suspects
+    examples = dict(zip(names.tolist(), per_class.tolist(), strict=True))
+    if figure is not None:
+        from taer.report.diagnosis import draw_diagnosis
+
+        draw_diagnosis(found, examples, figure)
+    tables = {
+        "confused": [asdict(pair) for pair in found.confused()[:top]],
+        "need more examples": [asdict(each) | {"examples": examples[each.label]} for each in found.weak()[:top]],
+        "likely mislabelled": suspects,
+    }
+    if format is Format.json:
+        summary = {"samples": found.samples, "accuracy": found.accuracy, "unknown": found.unknown}
+        print(json.dumps(summary | tables, ensure_ascii=False))
+    else:
+        _print_tables(found, tables)
+
+
+def _suspects(found: Diagnosis, part: str, inputs: list[str], top: int) -> list[dict[str, Any]]:
+    return [asdict(suspect) | {"part": part, "input": inputs[suspect.row]} for suspect in found.suspects[:top]]
+
+
+def _print_tables(found: Diagnosis, tables: dict[str, list[dict[str, Any]]]) -> None:
+    others = f"; {found.unknown} are of classes it does not know" if found.unknown else ""
+    print(
+        f"accuracy on {found.samples} test samples of {len(found.labels)} classes {100 * found.accuracy:.2f} %{others}"
+    )
+    titles = {
+        "confused": "Confused most, in the test part",
+        "need more examples": "Below average, and so in need of more examples",
+        "likely mislabelled": "Likely mislabelled: the least likely under their own label",
+    }
+    for name, rows in tables.items():
+        print(f"\n{titles[name]}:" + ("" if rows else " none"))
+        if rows:
+            shown = [list(_columns(name)), *(_cells(name, row) for row in rows)]
+            widths = [max(len(line[column]) for line in shown) for column in range(len(shown[0]))]
+            for line in shown:
+                print(
+                    "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+                )
+
+
+def _columns(name: str) -> tuple[str, ...]:
+    return {
+        "confused": ("label", "taken for", "samples", "of the class"),
+        "need more examples": ("label", "accuracy", "test samples", "training examples"),
+        "likely mislabelled": ("input", "part", "label", "looks like", "probability of its label"),
+    }[name]
+
+
+def _cells(name: str, row: dict[str, Any]) -> list[str]:
+    label = str(row["label"])
+    if name == "confused":
+        return [label, str(row["taken_for"]), str(row["count"]), f"{100 * row['fraction']:.0f} %"]
+    if name == "need more examples":
+        return [label, f"{100 * row['accuracy']:.0f} %", str(row["samples"]), str(row["examples"])]
+    return [row["input"], row["part"], label, str(row["taken_for"]), f"{row['probability']:.1g}"]

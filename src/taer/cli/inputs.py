@@ -1,0 +1,191 @@
+"""What the inputs of a command stand for: files of features, images, tables of texts, texts, stdin."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taer.cli.parameters import with_options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from taer.features.extractor import Extractor
+    from taer.heads import Head
+    from taer.origin import Origin
+    from taer.rows import Rows
+
+_ITEMS = 256  # images or texts that are extracted in one go
+_ROWS = 1024  # samples that are answered in one go
+_SUFFIX = re.compile(r"\.[A-Za-z]\w{0,9}", re.ASCII)
+_FEATURES = (".safetensors", ".npz", ".npy", ".parquet")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Features of some samples, what to call them, and their class names if they are known."""
+
+    names: Sequence[str]
+    X: np.ndarray | Rows
+    truth: Sequence[str] | None = None
+
+    def parts(self) -> Iterator[Samples]:
+        """The same samples, as many at a time as fit into memory with their answers."""
+        for at in range(0, len(self.names), _ROWS):
+            rows = slice(at, at + _ROWS)
+            yield Samples(self.names[rows], self.X[rows], None if self.truth is None else self.truth[rows])
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads inputs as features for a head; its backbone is loaded for the first input that needs it."""
+
+    head: Head
+    backbone: str | None = None
+    weights: Path | None = None
+    text_column: str = "text"
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        from taer.features.extractor import Extractor
+
+        remembered: Origin | None = getattr(self.head, "feature_origin_", None)
+        name = self.backbone or (remembered and remembered.backbone)
+        if name is None:
+            raise ValueError(
+                "the head does not know its backbone: the features it learned did not name one; say it with --backbone"
+            )
+        extractor = Extractor(name, weights=self.weights)
+        try:
+            found = extractor.origin_
+        except ValueError as error:
+            message = with_options(str(error))
+            if self.backbone is None:
+                message = (
+                    f"the head's backbone is not here ({message}); say where it is with --backbone or --weights"
+                )
+            raise ValueError(message) from None
+        self.head.check_origin(found)
+        return extractor
+
+    def samples(self, inputs: Sequence[str]) -> Iterator[Samples]:
+        """The samples of all inputs, some at a time; an input that does not exist is refused before any is read."""
+        for read in [self._reading(argument) for argument in inputs]:
+            for samples in read():
+                yield from samples.parts()
+
+    def _reading(self, argument: str) -> Callable[[], Iterator[Samples]]:
+        path = Path(argument)
+        if argument == "-":
+            return self._stdin
+        if path.is_dir():
+            return partial(self._folder, path)
+        if path.is_file():
+            return partial(self._file, path)
+        if "/" in argument or _SUFFIX.fullmatch(path.suffix):
+            raise ValueError(f"{argument}: no such file; a text that looks like a path can come from stdin (-)")
+        return partial(self._extracted, "text", [(argument, argument)])
+
+    def _stdin(self) -> Iterator[Samples]:
+        """One text per line, or one image, as the backbone reads; rows of numbers for a head without one."""
+        if self.backbone is None and not hasattr(self.head, "feature_origin_"):
+            yield _numbers("-", sys.stdin)
+        elif self.extractor.kind == "image":
+            yield from self._extracted("image", [("-", sys.stdin.buffer.read())])
+        else:
+            lines = (line.rstrip("\r\n") for line in sys.stdin)
+            yield from self._extracted("text", ((line, line) for line in lines if line.strip()))
+
+    def _folder(self, folder: Path) -> Iterator[Samples]:
+        from taer.features.sources.folder import images_below
+
+        if images := images_below(folder):
+            yield from self._extracted("image", [(str(path), path) for path in images])
+        else:
+            yield read_features(folder, self.head)
+
+    def _file(self, path: Path) -> Iterator[Samples]:
+        from taer.features.sources.folder import is_image
+        from taer.features.sources.texts import column_names, read_columns
+
+        if is_image(path):
+            yield from self._extracted("image", [(str(path), path)])
+        elif path.suffix in (".csv", ".parquet") and self.text_column in column_names(path):
+            texts = read_columns(path, [self.text_column])[self.text_column]
+            rows = [(f"{path} row {number}", text) for number, text in enumerate(texts, 1)]
+            yield from self._extracted("text", rows)
+        else:
+            yield read_features(path, self.head)
+
+    def _extracted(self, kind: str, items: Iterable[tuple[str, Any]]) -> Iterator[Samples]:
+        """Features of named images or texts."""
+        items = iter(items)
+        while batch := list(islice(items, _ITEMS)):
+            if kind != self.extractor.kind:
+                raise ValueError(
+                    f"{batch[0][0]!r}: neither a file nor a folder, and the head reads {self.extractor.kind}s"
+                    if kind == "text" and batch[0][0] == batch[0][1]
+                    else f"{batch[0][0]}: the head reads {self.extractor.kind}s, and this is of {kind}s"
+                )
+            yield Samples([name for name, _ in batch], self.extractor.transform([item for _, item in batch]))
+
+
+def read_features(path: Path, head: Head) -> Samples:
+    """The test part of a feature file, or the rows of a matrix; features of another backbone are refused."""
+    import numpy as np
+
+    from taer.features import load_features
+    from taer.features.files import read_inputs
+
+    if not path.exists():
+        raise ValueError(f"{path}: no such file")
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            return _numbers(str(path), lines)
+    if path.suffix == ".npy":
+        try:
+            X = np.load(path, allow_pickle=False, mmap_mode="r")
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{path}: not rows of numbers ({error})") from None
+        return Samples([f"{path} row {row + 1}" for row in range(len(X))], X)
+    if not path.is_dir() and path.suffix not in _FEATURES:
+        raise ValueError(
+            f"{path}: expected an image, a table (.csv, .parquet) or features ({', '.join(_FEATURES)}), by its suffix"
+        )
+    data = load_features(path, labeled=False)
+    head.check_origin(data.origin)
+    truth = [data.classes[label] for label in data.test_y] if data.classes else None
+    return Samples(read_inputs(path, "test", len(data.test_y)), data.test_x, truth)
+
+
+def _numbers(name: str, lines: Iterable[str]) -> Samples:
+    """Rows of numbers; the first line may be a header."""
+    import numpy as np
+
+    rows = [row for row in csv.reader(lines) if row]
+    if rows and not _is_number(rows[0][0]):
+        del rows[0]
+    try:
+        X = np.array(rows, np.float32)
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: not rows of numbers ({error}), and a table of texts has them in a column 'text' (--text-column)"
+        ) from None
+    if X.ndim != 2:
+        raise ValueError(f"{name}: not rows of numbers: there are none")
+    return Samples([f"{name} row {row + 1}" for row in range(len(X))], X)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,141 @@
+"""``taer predict``: from an image, a text or features to a label."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taer.cli.app import app
+from taer.cli.inputs import Reader, Samples
+
+if TYPE_CHECKING:
+    from taer.heads import Head
+
+
+class Format(StrEnum):
+    labels = "labels"
+    csv = "csv"
+    json = "json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a head says of one input."""
+
+    input: str
+    label: Any
+    probabilities: dict[Any, float]  # of all classes in their order, or of the most likely, best first
+    novelty: float
+    unknown: bool | None  # None for a head that keeps no threshold
+
+    def novel(self) -> dict[str, Any]:
+        """How novel it is and, for a head that keeps a threshold, whether that is too much."""
+        return {"novelty": self.novelty} | ({} if self.unknown is None else {"unknown": self.unknown})
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A saved head.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Images, folders of images, texts, tables of texts (.csv, .parquet), features (the test part of a "
+            "feature file, .npy, a .csv of numbers), or - for stdin. What exists is a file or folder; anything else is a "
+            "text, unless it has a suffix or a slash.",
+        ),
+    ],
+    top: Annotated[int | None, typer.Option(help="Only the most likely classes, this many.", min=1)] = None,
+    format: Annotated[
+        Format,
+        typer.Option(help="One line of labels per input, or a table or objects with probabilities and novelty."),
+    ] = Format.labels,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="What turns images or texts into features. [default: the one the head remembers]"),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="Column of a table with the texts.")] = "text",
+) -> None:
+    """Print the class of each input; of a feature file with labels, also the accuracy, on stderr."""
+    from taer.persist.save import load
+
+    head = load(model)
+    known = {str(label) for label in head.classes_.tolist()}
+    right: list[bool] = []  # of the samples whose class the head knows
+    unknown = 0
+    write = _writer(format, top)
+    for samples in Reader(head, backbone, weights, text_column).samples(inputs):
+        answers = _answers(head, samples, 1 if format is Format.labels and top is None else top)
+        write(answers)
+        truth = samples.truth or []
+        right += [
+            str(answer.label) == label for answer, label in zip(answers, truth, strict=False) if label in known
+        ]
+        unknown += sum(label not in known for label in truth)
+    if right or unknown:
+        percent = f" ({100 * sum(right) / len(right):.2f} %)" if right else ""
+        others = f"; {unknown} are of classes it does not know" if unknown else ""
+        print(f"{sum(right)} of {len(right)} right{percent}{others}", file=sys.stderr)
+
+
+def _answers(head: Head, samples: Samples, top: int | None) -> list[Answer]:
+    scores = head.scores(samples.X)
+    novelty, probabilities = head.novelty_of(samples.X, scores), head.probabilities(scores)
+    threshold = getattr(head, "threshold_", None)
+    everything = [range(len(head.classes_))] * len(scores)
+    shown = everything if top is None else (-scores).argsort(axis=1, kind="stable")[:, :top]
+    labels = head.classes_.tolist()
+    return [
+        Answer(
+            input=name,
+            label=labels[scores[row].argmax()],
+            probabilities={labels[column]: probabilities[row, column].item() for column in shown[row]},
+            novelty=novelty[row].item(),
+            unknown=None if threshold is None else bool(novelty[row] > threshold),
+        )
+        for row, name in enumerate(samples.names)
+    ]
+
+
+def _writer(format: Format, top: int | None) -> Callable[[list[Answer]], None]:
+    """What prints answers as they come."""
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    is_first = True
+
+    def labels(answers: list[Answer]) -> None:
+        for answer in answers:
+            print(*answer.probabilities, sep="\t")  # one label, or the most likely
+
+    def rows(answers: list[Answer]) -> None:
+        nonlocal is_first
+        for answer in answers:
+            shown = answer.probabilities
+            if is_first:
+                pairs = [
+                    name
+                    for place in range(1, len(shown) + 1)
+                    for name in (f"label {place}", f"probability {place}")
+                ]
+                table.writerow(["input", "label", *answer.novel(), *(pairs if top else shown)])
+                is_first = False
+            cells = [cell for pair in shown.items() for cell in pair] if top else shown.values()
+            table.writerow([answer.input, answer.label, *answer.novel().values(), *cells])
+
+    def objects(answers: list[Answer]) -> None:
+        for answer in answers:
+            named = {str(label): value for label, value in answer.probabilities.items()}
+            found = {"input": answer.input, "label": answer.label, "probabilities": named} | answer.novel()
+            print(json.dumps(found, ensure_ascii=False))
+
+    return {Format.labels: labels, Format.csv: rows, Format.json: objects}[format]

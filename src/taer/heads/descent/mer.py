@@ -1,0 +1,63 @@
+"""Meta-experience replay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taer.heads.base import Task
+from taer.heads.card import Card
+from taer.heads.descent.loop import Batch
+from taer.heads.descent.losses import spread_cross_entropy
+from taer.heads.descent.memory import MemoryHead, replay_batch_size
+from taer.heads.params import param
+from taer.memory import POLICIES, Memory, draw
+
+
+class MER(MemoryHead, name="mer", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
+    """MER: steps on old and new samples in turn, of whose sum only a part is taken (Reptile).
+
+    For each batch of the task, ``batches`` times: a step of SGD on a draw from the memory, then one on the batch, then
+    ``W ← W_i + beta · (W - W_i)`` with ``W_i`` the columns before these steps; at last
+    ``W ← W_0 + gamma · (W - W_0)`` with ``W_0`` the columns before all of them. Then the batch is offered to the
+    memory, a reservoir. This is algorithm 1; with ``batches=1, beta=1`` it is algorithm 6 of the paper.
+
+    Departure: the paper steps on one sample at a time; here a step is one on a whole batch or draw, and a smaller last
+    batch is weighed in ``gamma``.
+
+    References
+    ----------
+    M. Riemer et al., "Learning to Learn without Forgetting by Maximizing Transfer and Minimizing Interference", ICLR
+    2019.
+
+    Examples
+    --------
+    >>> import numpy as np, taer
+    >>> X, y = np.repeat(np.eye(3), 20, axis=0), np.repeat([0, 1, 2], 20)
+    >>> head = taer.MER(random_state=0).partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    >>> head.predict(np.eye(3))
+    array([0, 1, 2])
+    """
+
+    memory: str = param("reservoir", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    replay_batch_size: int = replay_batch_size()
+    batches: int = param(5, "times that a draw from the memory and the batch are stepped on", at_least=1)
+    beta: float = param(0.1, "part that is taken of the way of each time", above=0, at_most=1)
+    gamma: float = param(1.0, "part that is taken of the way of all times", above=0, at_most=1)
+
+    def _learn(self, task: Task) -> None:
+        self._learn_online(task, self._step)
+
+    def _step(self, columns: np.ndarray, batch: Batch, memory: Memory) -> None:
+        first = columns.copy()
+        for _ in range(self.batches):
+            start = columns.copy()
+            if len(memory):
+                drawn = draw(len(memory), self.replay_batch_size, 1, self.rng_)[0]
+                self._descend(columns, self.embedding_(memory.X[drawn]), memory.y[drawn])
+            self._descend(columns, batch.rows, batch.constants["target"])
+            columns[:] = start + self.beta * (columns - start)
+        columns[:] = first + self.gamma * batch.fraction * (columns - first)
+
+    def _descend(self, columns: np.ndarray, rows: np.ndarray, target: np.ndarray) -> None:
+        weight = np.full(len(rows), 1 / len(rows), rows.dtype)
+        columns -= self.lr * spread_cross_entropy(rows @ columns.T, target, weight, self.entropy).T @ rows

@@ -1,0 +1,60 @@
+"""None of these: the novelty above which a sample is of no known class, kept in the head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taer.heads.fitted import Fitted, Sizes
+
+ENOUGH = 20  # samples of a class for a threshold of its own, at least
+
+
+def class_thresholds(*, help: str) -> Fitted:
+    """A dictionary of labels and finite numbers, which may be missing."""
+
+    def check(value: Any, sizes: Sizes) -> None:
+        if type(value) is not dict or not all(type(each) is float and np.isfinite(each) for each in value.values()):
+            raise ValueError("expected labels and finite numbers")
+
+    return Fitted(check, "dict", help, optional=True)
+
+
+def keep_threshold(head: Any, X: Any, false_alarms: float, per_class: bool) -> None:
+    """Set the thresholds of a head from held-out samples, or from what it keeps of its own."""
+    vars(head).pop("class_thresholds_", None)
+    if X is None:
+        found, own = head._kept_threshold(false_alarms), head._kept_class_thresholds(false_alarms)
+    else:
+        labels, novelty = head.predict(X), head.novelty(X)
+        found = float(np.quantile(novelty, 1 - false_alarms))
+        groups = {label: novelty[labels == label] for label in np.unique(labels).tolist()} if per_class else {}
+        own = {
+            label: float(np.quantile(values, 1 - false_alarms))
+            for label, values in groups.items()
+            if len(values) >= max(ENOUGH, 1 / false_alarms)
+        }
+    head.threshold_ = found
+    if per_class:
+        head.class_thresholds_ = own
+
+
+def thresholds_of(head: Any, labels: np.ndarray, threshold: float | None) -> Any:
+    """The threshold of each answer: the one given, else the one kept for its class, else the one kept for all."""
+    if threshold is None and not hasattr(head, "threshold_"):
+        raise ValueError("unknown needs a threshold: novelty_threshold() finds one and keeps it in the head")
+    if threshold is not None and np.isnan(threshold):
+        raise ValueError("unknown needs a threshold that is a number, got NaN")
+    if threshold is not None or not hasattr(head, "class_thresholds_"):
+        return head.threshold_ if threshold is None else threshold
+    own = head.class_thresholds_
+    return np.array([own.get(label, head.threshold_) for label in labels.tolist()])
+
+
+def marked(labels: np.ndarray, unknown: Any, where: np.ndarray) -> np.ndarray:
+    """Labels with ``unknown`` in some places; objects if it is of another kind than they are."""
+    answer = np.array(unknown)
+    if answer.dtype.kind != labels.dtype.kind:
+        answer, labels = np.array(unknown, object), labels.astype(object)
+    return np.where(where, answer, labels)

@@ -1,0 +1,59 @@
+"""``/classes`` and ``/confusion``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from taer.serve import schemas
+from taer.serve.bodies import body, described
+from taer.serve.requests import LabelRequest
+from taer.serve.routes.common import TOKEN, entry, problems
+from taer.serve.service import Service
+
+
+def router(service: Service) -> APIRouter:
+    router = APIRouter(tags=["use"], responses=problems())
+
+    @router.get("/classes")
+    def classes() -> schemas.Classes:
+        """All classes in the order they were learned, and what waits to be learned."""
+        backbone = service.backbone
+        return schemas.Classes(
+            version=service.serving.version,
+            width=service.width,
+            backbone=schemas.BackboneEntry(name=backbone.name, kind=backbone.kind) if backbone else None,
+            learning=service.learner.busy,
+            classes=[schemas.ClassEntry(**row) for row in service.classes()],
+        )
+
+    @router.patch(
+        "/classes/{label:path}",
+        tags=["correct"],
+        responses=problems(404, 409, 415, 503),
+        dependencies=TOKEN,
+        openapi_extra=described(LabelRequest),
+    )
+    def rename(label: str, request: Annotated[LabelRequest, Depends(body(LabelRequest))]) -> schemas.VersionEntry:
+        """Give a class another name: a new version, in which nothing else changes."""
+        return entry(service.rename(label, request.label))
+
+    @router.delete("/classes/{label:path}", tags=["correct"], responses=problems(404, 409, 503), dependencies=TOKEN)
+    def forget(label: str) -> schemas.VersionEntry:
+        """Forget a class with its examples: a new version. Going back to an earlier one brings it back."""
+        return entry(service.forget(label))
+
+    @router.get("/confusion")
+    def confusion() -> schemas.Confusion:
+        """Which class is taken for which, on the examples held back, for the version that answers."""
+        serving = service.serving
+        order = [label for label, _ in serving.classes]
+        cells = service.version(serving.version).report["confusion"] if serving.version else []
+        return schemas.Confusion(
+            version=serving.version,
+            classes=order,
+            cells=[schemas.Cell(truth=order[p], answer=order[q], count=n) for p, q, n in cells],
+        )
+
+    return router

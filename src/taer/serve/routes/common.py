@@ -1,0 +1,31 @@
+"""What the endpoints share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Depends
+from fastapi.security import HTTPBearer
+
+from taer.serve import schemas
+from taer.serve.service import Service
+from taer.serve.store import Version
+
+# For the description; the gate looks at the token before anything is read.
+TOKEN = [Depends(HTTPBearer(auto_error=False, description="The token that taer serve shows when it starts."))]
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Answers that are a sentence."""
+    return {code: {"model": schemas.Problem} for code in (400, 401, 413, 422, *codes)}
+
+
+def entry(version: Version) -> schemas.VersionEntry:
+    report = {key: value for key, value in version.report.items() if key != "confusion"}
+    return schemas.VersionEntry(version=version.version, parent=version.parent, created=version.created, **report)
+
+
+def history(service: Service) -> schemas.History:
+    return schemas.History(
+        current=service.serving.version, versions=[entry(known) for known in service.store.versions()]
+    )

@@ -1,0 +1,96 @@
+"""``/examples`` and ``/purge``."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from taer.serve import schemas
+from taer.serve.bodies import body, described
+from taer.serve.inputs import MAX_LABEL
+from taer.serve.requests import ExamplesRequest, LabelRequest, PurgeRequest
+from taer.serve.routes.common import TOKEN, problems
+from taer.serve.samples import with_sources
+from taer.serve.service import Service
+from taer.serve.store import Example
+
+Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
+
+
+def router(service: Service) -> APIRouter:
+    router = APIRouter(tags=["teach"], responses=problems())
+    writing: dict[str, Any] = {"dependencies": TOKEN, "responses": problems(404, 409, 415, 503)}
+
+    @router.post("/examples", **writing, openapi_extra=described(ExamplesRequest))
+    def add(request: Annotated[ExamplesRequest, Depends(body(ExamplesRequest))]) -> schemas.Added:
+        """Add labelled examples of a class; they are on disk when this answers."""
+        ids = service.add_examples(request.label, *with_sources(request, service.backbone, service.width))
+        return schemas.Added(ids=ids, waiting=service.n_pending)
+
+    @router.delete("/examples", **writing)
+    def discard() -> schemas.Discarded:
+        """Delete the examples that wait to be learned."""
+        return schemas.Discarded(discarded=service.discard_pending())
+
+    @router.get("/examples")
+    def listed(
+        label: Annotated[str | None, Query(max_length=MAX_LABEL, description="Only those of this class.")] = None,
+        after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Only those with higher numbers.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> schemas.Examples:
+        """Examples that wait, and those of the version that answers."""
+        found = service.store.examples(service.serving.version, label, after, limit + 1)
+        return schemas.Examples(
+            examples=[schemas.ExampleEntry(**_fields(example)) for example in found[:limit]],
+            next=found[limit - 1].id if len(found) > limit else None,
+        )
+
+    @router.get("/examples/{number}", responses=problems(404))
+    def one(number: Id) -> schemas.OneExample:
+        """One example with its vector, and the text or a small copy of the image that it came as."""
+        example = service.example(number)
+        image = base64.b64encode(example.source).decode() if isinstance(example.source, bytes) else None
+        return schemas.OneExample(**_fields(example), vector=example.x.tolist(), image=image)
+
+    @router.patch("/examples/{number}", tags=["correct"], **writing, openapi_extra=described(LabelRequest))
+    def relabel(number: Id, request: Annotated[LabelRequest, Depends(body(LabelRequest))]) -> schemas.Corrected:
+        """Correct the label of an example.
+
+        What was learned from it is taken back and learned under the right label: a new version. Refused (409) by heads
+        that cannot take a sample back.
+        """
+        version = service.correct(number, request.label)
+        return schemas.Corrected(version=version.version if version else None)
+
+    @router.delete("/examples/{number}", tags=["correct"], **writing)
+    def delete(number: Id) -> schemas.Corrected:
+        """Take an example back: a new version that has not learned from it; earlier versions keep it."""
+        version = service.correct(number, None)
+        return schemas.Corrected(version=version.version if version else None)
+
+    @router.post("/purge", tags=["correct"], **writing, openapi_extra=described(PurgeRequest))
+    def purge(request: Annotated[PurgeRequest, Depends(body(PurgeRequest))]) -> schemas.Purged:
+        """Delete examples for good, with every version that was learned from them. There is no way back.
+
+        What the current version had learned besides waits again; POST /learn teaches it.
+        """
+        purged = service.purge(request.ids)
+        return schemas.Purged(
+            examples=purged.examples, versions=purged.versions, current=purged.current, waiting=service.n_pending
+        )
+
+    return router
+
+
+def _fields(example: Example) -> dict[str, Any]:
+    kinds: dict[type, str] = {str: "text", bytes: "image"}
+    return {
+        "id": example.id,
+        "label": example.label,
+        "version": example.version,
+        "held_back": example.held_back,
+        "kind": kinds.get(type(example.source), "vector"),
+        "text": example.source if isinstance(example.source, str) else None,
+    }

@@ -1,0 +1,40 @@
+"""``/learn``, ``/history`` and ``/rollback``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from taer.serve import schemas
+from taer.serve.gate import Counters
+from taer.serve.routes.common import TOKEN, entry, history, problems
+from taer.serve.service import Service
+
+
+def router(service: Service, counters: Counters) -> APIRouter:
+    router = APIRouter(tags=["teach"], responses=problems())
+
+    @router.post("/learn", responses=problems(409, 503), dependencies=TOKEN)
+    def learn() -> schemas.VersionEntry:
+        """Learn all waiting examples as one task: a new version, which answers from then on.
+
+        Every fourth example of a class is held back to measure on. One task is learned at a time; a second request
+        meanwhile is told so (409).
+        """
+        version = service.learn()
+        counters.tasks.inc()
+        return entry(version)
+
+    @router.get("/history")
+    def versions() -> schemas.History:
+        """Every version: what it learned, how well it does on examples held back, what it changed."""
+        return history(service)
+
+    @router.post("/rollback/{version}", responses=problems(404, 409, 503), dependencies=TOKEN)
+    def rollback(version: Annotated[int, Path(ge=0, le=2**31)]) -> schemas.History:
+        """Answer from another version, earlier or later; 0 is the empty one. Nothing is deleted."""
+        service.go_to(version)
+        return history(service)
+
+    return router

@@ -1,0 +1,79 @@
+"""The version that answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taer.heads import Head
+from taer.serve.inputs import BadInput
+from taer.serve.store import Store
+from taer.serve.tasks import matrix
+
+FALSE_ALARMS = 0.05  # the fraction of samples of known classes that is marked unknown
+_ENOUGH = 20  # examples held back that a threshold is taken from
+
+
+class Conflict(ValueError):
+    """What was asked does not fit the state of the service, and the message says why."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a version says of some samples."""
+
+    version: int
+    threshold: float | None
+    classes: np.ndarray
+    best: np.ndarray  # of each sample the place of its class in classes
+    probabilities: np.ndarray
+    novelty: np.ndarray
+    unknown: np.ndarray
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A version and its head; replaced as a whole, never changed, so a request sees one version."""
+
+    version: int
+    head: Head | None
+    threshold: float | None  # the novelty above which an answer is unknown
+
+    @classmethod
+    def load(cls, store: Store, version: int) -> Serving:
+        head = store.load(version)
+        return cls(version, head, None if head is None else _threshold(head, store, version))
+
+    @property
+    def classes(self) -> list[tuple[str, int]]:
+        """Classes and their tasks, in order of learning."""
+        return [] if self.head is None else [(str(label), task) for label, task in self.head.learning_order_]
+
+    def answer(self, X: np.ndarray) -> Answers:
+        head = self.head
+        if head is None:
+            raise Conflict("nothing was learned yet: add examples, then learn")
+        if X.shape[1] != head.n_features_in_:
+            raise BadInput(f"vectors: expected {head.n_features_in_} numbers in each, got {X.shape[1]}")
+        scores = head.scores(X)
+        novelty = head.novelty_of(X, scores)
+        return Answers(
+            self.version,
+            self.threshold,
+            head.classes_,
+            scores.argmax(axis=1),
+            head.probabilities(scores),
+            novelty,
+            novelty > (np.inf if self.threshold is None else self.threshold),
+        )
+
+
+def _threshold(head: Head, store: Store, version: int) -> float | None:
+    """From what the head keeps of its own samples, or else from the examples held back, if there are enough."""
+    try:
+        return head.novelty_threshold(false_alarms=FALSE_ALARMS)
+    except ValueError:
+        known = {label for label, _ in Serving(version, head, None).classes}
+        held_back = [example for example in store.held_back(version) if example.label in known]
+        return head.novelty_threshold(matrix(held_back), FALSE_ALARMS) if len(held_back) >= _ENOUGH else None

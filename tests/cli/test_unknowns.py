@@ -1,0 +1,35 @@
+"""None of these, in a shell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import taer
+
+
+@pytest.mark.parametrize("method", ["bayes", "slda", "taer"])
+def test_a_threshold_is_fitted_and_kept(cli, file, features, tmp_path, method):
+    code, out, err = cli(
+        "fit", file, "--method", method, "--classes", "0:5", "--out", "h", "--unknown", "?", "--false-alarms", "0.1"
+    )
+    assert (code, err) == (0, "")
+    head = taer.load(tmp_path / "h")
+    known = features.test_y < 5
+    answers = head.predict(features.test_x, unknown="?")
+    assert np.mean(answers[known] == "?") < 0.3
+    assert f"; ? for {100 * np.mean(answers[known] == '?'):.2f} % of them, accuracy on the others " in out
+    plain = head.predict(features.test_x)
+    cli("fit", file, "--method", method, "--classes", "0:5", "--out", "g")
+    other = taer.load(tmp_path / "g")
+    assert not hasattr(other, "threshold_")
+    np.testing.assert_array_equal(other.predict(features.test_x), plain)  # everything is learned all the same
+
+
+def test_mistakes_are_told(cli, file):
+    for arguments, message in (
+        (("--unknown", "class3"), "--unknown class3: that is one of the classes"),
+        (("--unknown", "?", "--false-alarms", "2"), "--false-alarms must be above 0 and below 1, got 2"),
+    ):
+        code, _, err = cli("fit", file, "--out", "h", *arguments)
+        assert (code, err) == (2, f"taer: {message}\n")

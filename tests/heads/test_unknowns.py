@@ -1,0 +1,148 @@
+"""Thresholds that heads keep, sets of classes, and priors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import taer
+from tests.conftest import blobs, small_head
+
+every_head = pytest.mark.parametrize("name", list(taer.HEADS))
+
+
+@pytest.fixture(scope="module")
+def overlapping():
+    """Classes that are taken for one another, in two halves."""
+    X, y = blobs(5, 400, width=6, spread=3.0)
+    return (X[::2], y[::2]), (X[1::2], y[1::2])
+
+
+def coverage_of(sets, y):
+    return np.mean([label in each for each, label in zip(sets, y, strict=True)])
+
+
+@every_head
+def test_thresholds_are_kept_and_saved(name, tasks, tmp_path):
+    X, y = tasks[0]
+    head = small_head(name, random_state=0).fit(X, y)
+    assert not hasattr(head, "threshold_")
+    threshold = head.novelty_threshold(X, 0.1, per_class=True)
+    assert head.threshold_ == threshold == np.quantile(head.novelty(X), 0.9)
+    head.rename(1, 9)
+    head.save(tmp_path / "head")
+    loaded = taer.load(tmp_path / "head")
+    assert (loaded.threshold_, loaded.class_thresholds_) == (threshold, head.class_thresholds_)
+    assert set(loaded.class_thresholds_) == {4, 9}
+    np.testing.assert_array_equal(loaded.predict(X, unknown=-1), head.predict(X, unknown=-1))
+    assert head.novelty_threshold(X, 0.1) == threshold
+    assert not hasattr(head, "class_thresholds_")
+
+
+def test_each_class_has_its_own_false_alarms():
+    """One class lies close together and the other is spread out: with one threshold all alarms are of the latter."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(800, 3)), np.repeat(["dense", "wide"], 400)
+    X[y == "wide"] *= 4
+    X[:, 0] += np.where(y == "wide", 20, 0)
+    head = taer.SLDA().fit(X[::2], y[::2])
+    held, truth = X[1::2], y[1::2]
+    rates = {}
+    for per_class in (False, True):
+        head.novelty_threshold(held, 0.1, per_class=per_class)
+        alarms = head.predict(held, unknown="?") == "?"
+        rates[per_class] = [alarms[truth == label].mean() for label in ("dense", "wide")]
+    assert rates[False][1] > 0.15
+    np.testing.assert_allclose(rates[True], 0.1, atol=0.02)
+    head.partial_fit(rng.normal(size=(50, 3)) - 40, np.repeat("far", 50))  # no threshold of its own: that of all
+    held = rng.normal(size=(50, 3)) - 40
+    by_all = np.where(head.novelty(held) > head.threshold_, "?", "far")
+    np.testing.assert_array_equal(head.predict(held, unknown="?"), by_all)
+
+
+@every_head
+def test_sets_contain_the_truth_as_often_as_promised(name, overlapping):
+    """The guarantee of split conformal prediction: on average over calibrations, at least the coverage."""
+    (X, y), (held, truth) = overlapping
+    head = small_head(name, random_state=0).fit(X, y)
+    for coverage in (0.8, 0.95):
+        found, rng = [], np.random.default_rng(0)
+        for _ in range(20):
+            picks = rng.permutation(len(truth))
+            calibration, test = picks[:500], picks[500:]
+            head.calibrate(held[calibration], truth[calibration])
+            found.append(coverage_of(head.predict_set(held[test], coverage), truth[test]))
+        assert coverage - 0.015 < np.mean(found) < coverage + 0.03  # more where many probabilities are equal
+
+
+@every_head
+def test_sets_are_small_and_sorted(name, overlapping):
+    (X, y), (held, truth) = overlapping
+    head = small_head(name, random_state=0).fit(X, y).calibrate(held, truth)
+    sets, probabilities = head.predict_set(held[:50]), head.predict_proba(held[:50])
+    for each, row in zip(sets, probabilities, strict=True):
+        assert len(each) <= 5
+        assert not len(each) or each[0] == head.classes_[row.argmax()]
+        assert (np.diff(row[np.searchsorted(head.classes_, each)]) <= 0).all()
+    larger = head.predict_set(held[:50], 0.99)
+    assert all(set(small) <= set(large) for small, large in zip(sets, larger, strict=True))
+
+
+@every_head
+def test_a_calibration_ends_with_the_head_it_was_made_for(name, tasks, tmp_path):
+    X, y = tasks[0]
+    head = small_head(name, random_state=0).fit(X, y).calibrate(X, y)
+    head.save(tmp_path / "head")
+    sets = head.predict_set(X)
+    assert [each.tolist() for each in taer.load(tmp_path / "head").predict_set(X)] == [
+        each.tolist() for each in sets
+    ]
+    with pytest.raises(ValueError, match=r"coverage of 0.999 needs 999 held-out samples or more .* got 80"):
+        head.predict_set(X, 0.999)
+    for bad in (0, 1, 1.5):
+        with pytest.raises(ValueError, match="coverage must be above 0 and below 1"):
+            head.predict_set(X, bad)
+    with pytest.raises(ValueError, match="7 is not a known class"):
+        head.calibrate(X, np.full(len(X), 7))
+    assert hasattr(head, "misfits_")
+    assert not hasattr(head.partial_fit(*tasks[1]), "misfits_")
+    if name != "bayes":
+        with pytest.raises(ValueError, match="keeps no scores of samples before it learned them: calibrate"):
+            head.predict_set(X)
+    head.calibrate(X, y).forget(0)
+    assert not hasattr(head, "misfits_")
+    if head.card.sums:
+        assert not hasattr(head.calibrate(X, y).unlearn(X[:5], y[:5]), "misfits_")
+
+
+@every_head
+def test_priors_are_those_of_bayes_rule(name, overlapping):
+    (X, y), (held, _) = overlapping
+    head = small_head(name, random_state=0).fit(X, y)
+    equal, priors = head.predict_proba(held), {0: 6, 1: 1, 2: 1, 3: 0, 4: 2}
+    expected = equal * [0.6, 0.1, 0.1, 0.0, 0.2]
+    expected /= expected.sum(axis=1, keepdims=True)
+    found = head.predict_proba(held, priors=priors)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    assert found.dtype == equal.dtype
+    np.testing.assert_array_equal(head.predict(held, priors=priors), head.classes_[expected.argmax(axis=1)])
+    even = dict.fromkeys(range(5), 3.0)
+    np.testing.assert_allclose(head.predict_proba(held, priors=even), equal, rtol=1e-5, atol=1e-7)
+    for bad, message in (
+        ([0.2] * 5, "must be a dictionary"),
+        ({0: 1}, "nothing for the class 1"),
+        ({**even, 9: 1}, "has 9, which is not a known class"),
+        ({**even, 0: -1}, "finite numbers, 0 or more"),
+        (dict.fromkeys(range(5), 0), "not all of them 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            head.predict(held, priors=bad)
+
+
+def test_priors_help_where_the_world_is_not_balanced():
+    X, y = blobs(2, 2000, width=2, spread=4.0)
+    head = taer.SLDA().fit(X[::2], y[::2])
+    rare = np.concatenate([np.flatnonzero(y[1::2] == 0), np.flatnonzero(y[1::2] == 1)[:50]])
+    X, y = X[1::2][rare], y[1::2][rare]
+    with_priors = head.predict(X, priors={0: len(y) - 50, 1: 50})
+    assert np.mean(with_priors == y) > head.score(X, y) + 0.02

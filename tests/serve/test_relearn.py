@@ -1,0 +1,170 @@
+"""Another backbone, or another head, for the examples that a folder keeps."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import taer
+from taer.serve.service import Service
+from tests.conftest import blobs
+from tests.serve.backbones import Letters, Pixels
+from tests.serve.conftest import png, vectors
+from tests.serve.test_app import add, labels_of, taught
+from tests.serve.test_edits import counts, listed
+
+
+class Vowels:
+    """Another text backbone, of another width."""
+
+    name, kind = "vowels", "text"
+
+    def __call__(self, items):
+        return np.array([[text.count(letter) for letter in "aeiou"] for text in items], np.float32)
+
+
+def words(client, label, *texts):
+    assert client.post("/examples", json={"label": label, "texts": list(texts)}).status_code == 200
+
+
+def said(client, text):
+    return client.post("/predict", json={"texts": [text]}).json()["predictions"][0]["label"]
+
+
+@pytest.fixture
+def taught_with_letters(open_service):
+    client = open_service(backbone=Letters())
+    words(client, "first", "abe", "bad", "cab", "dab", "ab")
+    words(client, "last", "fed", "feed", "deer", "eff", "eel")
+    client.post("/learn")
+    client.patch("/classes/first", json={"label": "start"})
+    words(client, "last", "reef")  # which waits
+    return client
+
+
+def test_another_backbone_sees_all_that_is_kept(taught_with_letters, open_service):
+    taught_with_letters.stop()
+    client = open_service(backbone=Vowels(), relearn=True)
+    assert client.service.notices == ["version 3: 8 examples taught anew with vowels"]
+    entry = client.get("/history").json()["versions"][-1]
+    assert (entry["parent"], entry["edit"], entry["backbone"]) == (
+        2,
+        "8 examples taught anew with vowels",
+        "vowels",
+    )
+    assert entry["held_back"] == 2
+    assert client.get("/classes").json()["width"] == 5
+    assert (said(client, "ax"), said(client, "ere")) == ("start", "last")
+    assert counts(client) == {"start": (4, 1), "last": (4, 1)}
+    assert client.get("/examples/1").json()["vector"] == [1, 1, 0, 0, 0]
+    assert client.post("/learn").json()["version"] == 4  # what waited is seen with the new backbone, too
+    refused = client.post("/rollback/2")
+    assert refused.status_code == 409
+    assert "taught with the backbone letters, and this service has vowels" in refused.json()["detail"]
+
+
+def test_a_wrong_backbone_is_refused_at_the_start(taught_with_letters, tmp_path):
+    taught_with_letters.stop()
+    with pytest.raises(
+        ValueError, match="version 2 was taught with the backbone letters, and this service has vowels"
+    ):
+        Service(tmp_path / "service", Vowels())
+
+
+def test_images_are_kept_to_be_seen_again(open_service):
+    class Corner:
+        name, kind = "corner", "image"
+
+        def __call__(self, items):
+            return np.stack([np.asarray(image.convert("L"), np.float32)[:3, :3].ravel() for image in items])
+
+    client = open_service(backbone=Pixels())
+    for label, colour in (("dark", "black"), ("light", "white")):
+        client.post("/examples", json={"label": label, "images": [png(Image.new("RGB", (30, 20), colour))] * 4})
+    client.post("/learn")
+    client.stop()
+    again = open_service(backbone=Corner(), relearn=True)
+    found = again.post("/predict", json={"images": [png(Image.new("RGB", (30, 20), "white"))]}).json()
+    assert found["predictions"][0]["label"] == "light"
+    assert again.get("/examples/1").json()["kind"] == "image"
+
+
+def test_another_head_learns_from_the_vectors_that_are_kept(client, open_service):
+    taught(client, 0, 1)
+    taught(client, 2)
+    client.stop()
+    again = open_service(relearn=True, method="slda")
+    entry = again.get("/history").json()["versions"][-1]
+    assert (entry["version"], entry["method"], entry["new_classes"]) == (
+        3,
+        "SLDA",
+        ["class 0", "class 1", "class 2"],
+    )
+    assert (entry["examples"], entry["held_back"], entry["accuracy"]) == (18, 6, 1.0)
+    assert again.post("/rollback/2").status_code == 200
+
+
+def test_examples_that_came_as_vectors_cannot_be_seen_again(client, tmp_path):
+    taught(client, 0, 1)
+    client.stop()
+    with pytest.raises(
+        ValueError, match=r"12 of 12 examples were not sent as texts, so the backbone vowels cannot"
+    ):
+        Service(tmp_path / "service", Vowels(), relearn=True)
+    assert Service(tmp_path / "service").serving.version == 1
+
+
+def test_classes_of_the_first_head_that_kept_no_examples_are_named(open_service):
+    X, y = blobs(5, 60)
+    client = open_service(first=taer.NCM().partial_fit(X[y < 2], y[y < 2].astype(str)))
+    add(client, "2", vectors(2))
+    add(client, "3", vectors(3))
+    client.post("/learn")
+    client.stop()
+    again = open_service(relearn=True)
+    assert again.service.notices == [
+        "version 3: 12 examples taught anew; 2 classes came without examples and are not in it: 0, 1"
+    ]
+    assert labels_of(again, vectors(2, 1)) == ["2"]
+
+
+def test_nothing_kept_is_nothing_to_relearn(tmp_path):
+    with pytest.raises(ValueError, match="version 0 keeps no examples"):
+        Service(tmp_path, relearn=True)
+
+
+def test_a_method_for_a_new_folder(open_service):
+    client = open_service(method="slda")
+    assert taught(client, 0, 1)["method"] == "SLDA"
+    with pytest.raises(ValueError, match="wings"):
+        open_service(method="wings")
+
+
+def test_a_folder_of_the_schema_before_is_taken_over(client, open_service, tmp_path):
+    taught(client, 0, 1)
+    add(client, "class 2", vectors(2, 2))
+    client.stop()
+    with sqlite3.connect(tmp_path / "service" / "taer.db") as database:
+        for statement in (
+            "CREATE TABLE older (id INTEGER PRIMARY KEY, label TEXT NOT NULL, x BLOB NOT NULL, version INTEGER, "
+            "held_back INTEGER NOT NULL DEFAULT 0)",
+            "INSERT INTO older SELECT id, label, x, version, held_back FROM examples",
+            "DROP TABLE examples",
+            "ALTER TABLE older RENAME TO examples",
+            "CREATE INDEX examples_by_version ON examples (version)",
+            "DROP TABLE edits",
+            "DROP TABLE purged",
+            "DROP TABLE answers",
+            "PRAGMA user_version = 1",
+        ):
+            database.execute(statement)
+    database.close()
+    again = open_service()
+    assert counts(again) == {"class 0": (6, 2), "class 1": (6, 2), "class 2": (0, 0)}
+    assert [example["id"] for example in listed(again, label="class 2")] == [17, 18]
+    again.delete("/examples/18")
+    assert add(again, "class 2", vectors(2, 1))["ids"] == [19]
+    assert again.post("/learn").json()["version"] == 2
