@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 
-.PHONY: bench demo docs test test-all lint clean help
+.PHONY: bench clean coverage demo dist docs help lint test test-all test-core test-lowest
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,9 +20,12 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 
 demo: $(VENV)/.installed  ## install, then watch heads learn task after task
 	$(BIN)/taer run
+	@echo "Run it on your own features: $(BIN)/taer run FILE.npz  (X_train, y_train, X_test, y_test; docs/start.md has the rest)"
+	@echo "Teach one yourself, by drawing: $(BIN)/pip install -e '.[images,serve]' && $(BIN)/taer serve demo/ --demo"
 
-docs: $(VENV)/.installed  ## write what the heads say of themselves into the documents
+docs: $(VENV)/.installed-dev  ## fill the tables that come from the code, then build the documentation into site/
 	$(BIN)/python tools/fill_docs.py cards
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 	$(BIN)/ruff check .
@@ -33,9 +36,38 @@ lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 test: lint  ## install what the tests need, check style and types, run the tests
 	$(BIN)/pytest -n 2 -m 'not slow'
 
-test-all: lint  ## the slow set: what takes long or needs more than pip can install, and the kernels of other CPUs
-	$(BIN)/pytest -m slow -rs || test $$? -eq 5
+# MLflow's pins would change the versions that everything else is tested with.
+$(VENV)-mlflow/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-mlflow
+	$(VENV)-mlflow/bin/pip install --quiet --disable-pip-version-check mlflow -e .
+	@touch $@
+
+test-all: lint $(VENV)-mlflow/.installed  ## the slow set: what takes long or needs more than pip can install, and the kernels of other CPUs
+	MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) $(BIN)/pytest -m slow -rs || test $$? -eq 5
 	tools/kernels.sh $(BIN)
+
+# The core and its tests alone, without the extras: tests that need more are skipped, and say so.
+CORE_TESTS = -n 2 -m 'not slow and not system' --doctest-ignore-import-errors -rs -p no:cacheprovider
+
+test-core:  ## the core's tests in an environment without torch, ray and a browser
+	$(PYTHON) -m venv $(VENV)-core
+	$(VENV)-core/bin/pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(VENV)-core/bin/pytest $(CORE_TESTS)
+
+test-lowest:  ## the same with the lowest versions of every dependency
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/pip install --quiet --disable-pip-version-check packaging
+	$(VENV)-lowest/bin/python tools/lowest.py > $(VENV)-lowest/constraints.txt
+	$(VENV)-lowest/bin/pip install --quiet --disable-pip-version-check -c $(VENV)-lowest/constraints.txt -e '.[test]'
+	$(VENV)-lowest/bin/pytest $(CORE_TESTS)
+
+coverage: $(VENV)/.installed-dev  ## the lines of src/ that no test runs
+	$(BIN)/pytest -n 2 --cov --cov-report term-missing:skip-covered --cov-fail-under 92
+
+dist: $(VENV)/.installed-dev  ## build the wheel and the source distribution into dist/ and check them
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 # Avalanche needs torchvision, which must fit the torch that is there, so both are chosen together.
 $(BENCH_VENV)/.installed: pyproject.toml
@@ -47,4 +79,4 @@ bench: $(BENCH_VENV)/.installed  ## measure speed against others; writes docs/be
 	$(BENCH_VENV)/bin/python benchmarks/bench.py $(if $(FEATURES),--features $(FEATURES))
 
 clean:  ## remove the environments and the results
-	rm -rf $(VENV) $(BENCH_VENV) results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-mlflow $(BENCH_VENV) dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -28,7 +28,7 @@ import taer
 from taer.experiment import Result, Run, Spread, mean_auroc, run_grid
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
-from taer.heads.closed_form.linalg import relative_distances, shrunk
+from taer.heads.closed_form.linalg import RelativeDistances, shrunk
 from taer.report.figures import Curve, curves
 from taer.stream import class_stream
 from taer.threads import one_blas_thread
@@ -154,7 +154,7 @@ def novelty_scores(data: FeatureSet) -> dict[str, float]:
         head.partial_fit(task.X_train, task.y_train)
         scores = head.scores(data.test_x).astype(np.float64)
         probabilities, rows = head.probabilities(scores), head.embedding_(data.test_x[:])
-        relative = relative_distances(rows, head.statistics_)
+        relative = RelativeDistances(head.statistics_)(rows)
         entropy = entr(probabilities).sum(axis=1)
         shared = shrunk(head.statistics_.covariance(), head.shrinkage_)
         means, inverse = head.statistics_.means, np.linalg.inv(shared)

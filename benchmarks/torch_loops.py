@@ -151,8 +151,8 @@ def ssil(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
     return lambda X: (X @ W.detach().T).argmax(1)
 
 
-def ucir(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predict:
-    W, memory, eta = None, Memory(), torch.ones(1, requires_grad=True)
+def ucir(tasks: list[Any], epochs: int = 1, lr: float = 0.1, memory: Any = None, **_: Any) -> Predict:
+    W, memory, eta = None, memory or Memory(), torch.ones(1, requires_grad=True)
     for X, y in tasks:
         W, old = _grown(W, y, X.shape[1])
         if old:

@@ -51,6 +51,14 @@ def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread
     return centres[y] + spread * rng.normal(size=(len(y), width)), y
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory):
+    """Exports and downloads of the tests do not end up in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def tasks():
     """Three tasks of two classes each, labels not in order of arrival."""

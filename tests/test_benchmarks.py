@@ -70,6 +70,7 @@ def test_every_idea_that_was_tried_can_be_tried_again():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.system
 def test_few_shot_tables_and_their_resumption(tmp_path):
     """Heads and classifiers of scikit-learn on a set of ten small classes."""
     save_features(small_features(), tmp_path / "set.safetensors")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +21,37 @@ def python_blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
 
 
-def test_readme_example_keeps_its_promise():
-    (code,) = python_blocks("README.md")
-    assert "assert (head.scores(data.test_x, range(40)) == before).all()" in code
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_example_prints_what_the_page_shows(page, capsys):
+    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / page).read_text(), re.S).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == shown
+
+
+def test_the_start_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     space: dict = {}
-    exec(code, space)
+    exec("\n".join(python_blocks("docs/start.md")), space)
     head, data = space["head"], space["data"]
-    assert len(head.classes_) == 50
-    new = (data.test_y >= 40) & (data.test_y < 50)
-    assert head.score(data.test_x[new], data.test_y[new]) > 0.3  # of five examples each, among fifty classes
+    assert len(head.classes_) == 21
+    known = data.test_y < 20
+    assert head.score(data.test_x[known], data.test_y[known]) > 0.6
+    assert "old scores unchanged: True" in capsys.readouterr().out
+
+
+@pytest.mark.system
+def test_the_commands_of_the_start_page_run(tmp_path):
+    (commands,) = (
+        it
+        for it in re.findall(r"```bash\n(.*?)```", (ROOT / "docs/start.md").read_text(), re.S)
+        if "taer fit" in it
+    )
+    environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "labels.txt").read_text().splitlines()) == 2000
 
 
 def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ import pytest
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
+pytest.importorskip("ray")
 import taer
 from taer import parallel
 from taer.experiment import Run, run_grid

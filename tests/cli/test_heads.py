@@ -24,6 +24,7 @@ def model(cli, file):
 
 
 def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):
+    pytest.importorskip("onnx")
     code, out, err = cli("fit", file, "--classes", "0:5", "--out", "old.safetensors")
     assert (code, err) == (0, "")
     assert "150 samples of 5 classes learned as task 1" in out
@@ -173,6 +174,8 @@ def test_a_head_with_numbers_for_labels(cli, features, tmp_path):
     ],
 )
 def test_mistakes_are_one_line_on_stderr_and_code_2(cli, file, model, tmp_path, arguments, message):
+    for package in {"export": ["onnx"], "serve": ["uvicorn"]}.get(arguments[0], []):
+        pytest.importorskip(package)
     (tmp_path / "notes.csv").write_text("some,words\n")
     names = {"FILE": file, "MODEL": model}
     code, out, err = cli(*[names.get(argument, argument) for argument in arguments])

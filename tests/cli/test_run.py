@@ -16,6 +16,7 @@ def rows(text):
     return {row["method"]: row for row in json.loads(text)["rows"]}
 
 
+@pytest.mark.system
 def test_run_without_arguments_uses_the_embedded_default(cli, tmp_path):
     code, out, err = cli("run", "--seeds", 1)
     assert code == 0, err

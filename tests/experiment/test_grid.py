@@ -44,6 +44,7 @@ def test_a_run_that_fails_does_not_stop_the_others(runs, tmp_path, jobs):
     assert sum(stored for _, _, stored in run_grid(runs, tmp_path)) == 4
 
 
+@pytest.mark.system
 def test_a_killed_grid_goes_on_where_it_was(features, tmp_path):
     save_features(features, tmp_path / "set.safetensors")
     command = [sys.executable, "-m", "taer", "run", str(tmp_path / "set.safetensors"), "--tasks", "5",
@@ -66,6 +67,7 @@ def test_a_killed_grid_goes_on_where_it_was(features, tmp_path):
     assert strip[0] == strip[1]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_the_process_that_started_them(features, tmp_path, how):
     save_features(features, tmp_path / "set.safetensors")

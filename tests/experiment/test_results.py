@@ -55,6 +55,7 @@ def test_a_report_leaves_out_a_result_that_is_not_what_its_name_says(case, runs,
 
 
 def test_a_stream_of_one_task_has_nothing_to_detect(features, tmp_path):
+    pytest.importorskip("matplotlib")
     result = execute(Run(class_stream(features, tasks=1), "slda"))
     assert result["novelty_auroc"] == []
     assert summarize([result])[0]["novelty_AUROC"]["mean"] is None

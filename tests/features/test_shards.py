@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
-import fsspec
 import numpy as np
 import pytest
+
+pytest.importorskip("fsspec")
+import fsspec
 
 import taer
 from taer.features import save_features

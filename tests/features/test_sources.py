@@ -11,6 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pooch")
 from PIL import Image
 
 from taer.features.sources import archives, cifar100, core50, cub200, open_source
@@ -313,6 +315,7 @@ def test_table_of_texts(tmp_path, suffix):
     if suffix == "csv":
         path.write_text("body,kind,part\n" + "".join(f'"{text}",{kind},{part}\n' for text, kind, part in rows))
     else:
+        pytest.importorskip("pyarrow")
         import pyarrow
         import pyarrow.parquet
 
@@ -353,7 +356,7 @@ def test_a_cell_without_end(tmp_path):
 @pytest.mark.parametrize("kind", ["image", "text"])
 def test_hugging_face_data_set_in_a_local_folder(tmp_path, kind, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    import datasets
+    datasets = pytest.importorskip("datasets")
 
     folder = tmp_path / "data"
     folder.mkdir()
@@ -380,7 +383,7 @@ def test_hugging_face_data_set_in_a_local_folder(tmp_path, kind, monkeypatch):
 
 
 def test_hub_out_of_reach(monkeypatch, tmp_path):
-    import datasets
+    datasets = pytest.importorskip("datasets")
 
     def refuse(name):
         raise ConnectionError("no route to the hub")

@@ -29,7 +29,8 @@ def assert_same_answers(one, other, X):
     assert one.classes_.tolist() == other.classes_.tolist()
     wanted = one.classes_
     first, second = centred(one.scores(X, wanted)), centred(other.scores(X, wanted))
-    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6 * (1 + np.abs(second).max()))
+    rounding = 1e-3 if type(one) is taer.Bayes else 1e-6  # whose directions are kept in float16
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=rounding * (1 + np.abs(second).max()))
 
 
 def base_head(name, X, y):
@@ -80,6 +81,7 @@ def test_a_wrong_label_is_corrected(name, tasks):
 def test_weights_are_taken_back(name, tasks):
     X, y = tasks[1]
     weight = np.random.default_rng(0).uniform(0.1, 3, len(y))
+    weight = weight if taer.HEADS[name].weighs else np.ceil(weight)
     base = small_head(name, random_state=0).partial_fit(*tasks[0])
     head = copy.deepcopy(base).partial_fit(X, y, sample_weight=weight)
     head.unlearn(X[:10], y[:10], sample_weight=weight[:10])

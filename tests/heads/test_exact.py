@@ -104,4 +104,12 @@ def test_a_product_has_the_same_bits_alone_and_among_thousands(dtype):
 def test_products_with_a_triangle_have_the_bits_of_any_product():
     rng = np.random.default_rng(0)
     rows, triangle = rng.normal(size=(50, 33)), exact.rounded(np.tril(rng.normal(size=(33, 33))), "float32")
-    assert np.array_equal(exact.triangular_products(rows, triangle), exact.products(rows, triangle))
+    together = exact.products(rows, triangle)
+    assert np.array_equal(exact.triangular_products(rows, triangle), together)
+    assert np.array_equal(exact.triangular_products(rows[3:4], triangle), together[3:4])  # by another product
+
+
+def test_widened_is_every_finite_half():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    np.testing.assert_array_equal(exact.widened(halves).view(np.uint32), halves.astype(np.float32).view(np.uint32))

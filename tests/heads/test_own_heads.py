@@ -17,6 +17,8 @@ from taer.features import save_features
 from taer.heads import Head
 from tests.conftest import small_features
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = "import sys; sys.path.remove(''); import taer.cli; taer.cli.main()"  # as installed: not from this folder
 OWN = '''

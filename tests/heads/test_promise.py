@@ -233,6 +233,7 @@ def elsewhere(tmp_path_factory):
     return folder, found
 
 
+@pytest.mark.system
 @exact
 def test_one_file_has_the_same_scores_on_every_kernel(case, dtype, elsewhere):
     folder, digests = elsewhere

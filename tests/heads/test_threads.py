@@ -9,9 +9,13 @@ import threading
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import taer
+from taer import rows, threads
+from taer.files import read_metadata
 from taer.persist.onnx import export_onnx
+from taer.threads import one_blas_thread
 from tests.conftest import blobs, small_head
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -134,3 +138,43 @@ def test_answers_while_another_thread_learns(name):
         sys.setswitchinterval(before)
     assert not failed
     assert is_one_of(head.scores(SAMPLES), answers["scores"][-1:])
+
+
+@pytest.mark.parametrize("name", list(taer.HEADS))
+def test_the_same_bits_whatever_the_number_of_blas_threads(name, tmp_path):
+    """With 200 features, products and factorisations that BLAS cuts into pieces by the number of its threads."""
+    wide, labels = blobs(8, 40, width=200, seed=2)
+    for number in (1, 2):
+        head = small_head(name, random_state=0)
+        with threadpool_limits(number, user_api="blas"):
+            for task in ([0, 1, 2, 3], [4, 5, 6, 7]):
+                chosen = np.isin(labels, task)
+                head.partial_fit(wide[chosen], labels[chosen])
+        head.save(tmp_path / str(number))
+    assert read_metadata(tmp_path / "1")["sha256"] == read_metadata(tmp_path / "2")["sha256"]
+
+
+@pytest.mark.parametrize("name", ["taer", "slda", "gauss-chain"])
+def test_answers_in_parts_on_several_cores(name, monkeypatch):
+    head = versions(name)[-1]
+    whole = {asked: ask(head) for asked, ask in ASKED.items()}
+    monkeypatch.setattr(rows, "_CHUNK", 60)  # parts of a few rows
+    monkeypatch.setattr(threads, "cores", lambda: 3)
+    for asked, ask in ASKED.items():
+        np.testing.assert_allclose(ask(head), whole[asked], rtol=1e-6, err_msg=asked)
+
+
+def test_one_blas_thread_while_another_thread_leaves():
+    """The number of threads is the process's: it stays at one until the last who asked for that has left."""
+
+    def number_of_threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with threadpool_limits(2, user_api="blas"):
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert number_of_threads() == {1}
+        second.__exit__(None, None, None)
+        assert number_of_threads() == {2}

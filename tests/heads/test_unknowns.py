@@ -146,3 +146,22 @@ def test_priors_help_where_the_world_is_not_balanced():
     X, y = X[1::2][rare], y[1::2][rare]
     with_priors = head.predict(X, priors={0: len(y) - 50, 1: 50})
     assert np.mean(with_priors == y) > head.score(X, y) + 0.02
+
+
+def test_bayes_needs_no_held_out_samples():
+    """On the embedded drawings, whose test samples it has not seen; classes of many and of five samples."""
+    data = taer.load_features()
+    X, y = data.train_x, data.train_y
+    few = np.concatenate([np.flatnonzero(y == label)[:5] for label in range(40, 50)])
+    head = taer.Bayes().partial_fit(X[y < 40], y[y < 40]).partial_fit(X[few], y[few])
+    asked = data.test_y < 50
+    X, y = data.test_x[asked], data.test_y[asked]
+    sets = head.predict_set(X, 0.9)
+    assert coverage_of(sets, y) == pytest.approx(0.9, abs=0.03)
+    assert coverage_of(head.predict_set(X, 0.8), y) == pytest.approx(0.8, abs=0.05)
+    assert np.mean([len(each) for each in sets]) < 10  # of 50
+    head.novelty_threshold(false_alarms=0.1, per_class=True)
+    assert set(head.class_thresholds_) == set(range(40))
+    assert np.mean(head.predict(X, unknown=-1) == -1) < 0.15
+    with pytest.raises(ValueError, match="no class has two samples yet"):
+        taer.Bayes().fit(X[:2], y[:2] * 0 + [0, 1]).predict_set(X)

@@ -79,6 +79,7 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupted_grid_keeps_what_is_finished_and_goes_on(paper_features, tmp_path, jobs):
     out = tmp_path / "results"
@@ -121,6 +122,7 @@ def test_an_interrupted_grid_keeps_what_is_finished_and_goes_on(paper_features, 
 
 def test_few_shot_heads_are_beside_the_methods_of_others(cli, tmp_path, monkeypatch):
     """On features with the headers and the row numbers of CUB-200."""
+    pytest.importorskip("matplotlib")
     sessions = read_sessions(Path(taer.paper.__file__).parent / "cub200-sessions.json")
     y = np.zeros(5994, np.int64)  # rows in no session are never learned
     y[sessions[0]] = np.repeat(np.arange(100), 30)

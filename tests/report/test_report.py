@@ -6,8 +6,11 @@ import csv
 import json
 import re
 
-import html5lib
 import pytest
+
+pytest.importorskip("html5lib")
+pytest.importorskip("matplotlib")
+import html5lib
 
 from taer.experiment import Run, Spread, read_result, read_results, run_grid, write_result
 from taer.paper.measured import Number

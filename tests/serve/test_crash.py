@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import httpx2 as httpx
@@ -24,6 +25,7 @@ class Told:
 
     ids: set[int] = field(default_factory=set)
     versions: set[int] = field(default_factory=set)
+    edits: dict[tuple[int, int], str | None] = field(default_factory=dict)  # by example and version: its label
     asked: int = 0
     answered: int = 0
     last: float = 0.0  # when a version was last acknowledged
@@ -48,8 +50,19 @@ def stream(server, told, stop):
                     told.last = time.perf_counter()
                     told.versions.add(learned.json()["version"])
                     told.learned.set()
+                    edit(server, told, max(told.ids), str((label + 1) % 5) if number % 2 else None)
         except (httpx.HTTPError, OSError, RuntimeError):
             return
+
+
+def edit(server, told, number, label):
+    """Correct an example that was just learned, or delete it."""
+    path = f"/examples/{number}"
+    answer = server.http.patch(path, json={"label": label}) if label else server.http.delete(path)
+    if answer.status_code == 200:
+        version = answer.json()["version"]
+        told.versions.add(version)
+        told.edits[number, version] = label
 
 
 def contents(folder):
@@ -69,10 +82,17 @@ def check(folder, server, told, every=False):
     known, current, stored = contents(folder)
     assert told.ids <= stored
     assert told.versions <= set(known)
+    with closing(sqlite3.connect(folder / "taer.db")) as database:
+        edits = {
+            (example, version): label
+            for example, version, label in database.execute("SELECT example, version, label FROM edits")
+        }
+    assert told.edits.items() <= edits.items()
+    assert {version for _, version in edits} <= set(known)
     assert current == max([0, *known])
     assert server.http.get("/health").json()["version"] == current
-    for place, version in list(enumerate(known, 1))[0 if every else -3 :]:
-        assert taer.load(folder / "versions" / f"{version:06d}.safetensors").n_tasks_ == place
+    for version in known[0 if every else -3 :]:
+        assert taer.load(folder / "versions" / f"{version:06d}.safetensors").n_tasks_ >= 1
     if current:
         assert server.http.post("/predict", json={"vectors": vectors(0, 3)}).status_code == 200
 
@@ -124,8 +144,8 @@ def crash(serve, folder, times):
     print(
         f"{times} kills, {kills['task']} of them during a task: {kills['saved']} while its version was written, "
         f"{kills['committed']} when it counted and was not acknowledged yet, {kills['acknowledged']} less than "
-        f"50 ms after it was acknowledged; {len(told.ids)} examples and {len(told.versions)} versions were "
-        "acknowledged, and none was lost"
+        f"50 ms after it was acknowledged; {len(told.ids)} examples, {len(told.versions)} versions and "
+        f"{len(told.edits)} corrections were acknowledged, and none was lost"
     )
     return told, kills
 
@@ -141,6 +161,7 @@ def test_fifty_crashes(serve, tmp_path):
     told, kills = crash(serve, tmp_path / "service", 50)
     assert len(told.ids) > 200
     assert len(told.versions) > 30
+    assert len(told.edits) > 10
     assert kills["saved"] + kills["committed"] >= 8
     assert kills["acknowledged"] >= 8
 

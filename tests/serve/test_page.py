@@ -9,11 +9,13 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 sync_api = pytest.importorskip("playwright.sync_api")
 from tests.serve.conftest import TOKEN, vectors  # noqa: E402
+from tests.serve.test_images import photo  # noqa: E402
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
@@ -175,14 +177,12 @@ def test_the_keyboard_alone_is_enough(serve, visit):
     page.get_by_text("Nothing to see yet").wait_for()
 
 
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 1}
+
+
 def test_on_a_phone(serve, visit):
-    phone = {
-        "viewport": {"width": 390, "height": 844},
-        "has_touch": True,
-        "is_mobile": True,
-        "device_scale_factor": 1,
-    }
-    page = visit(serve(program=PROGRAM), **phone, color_scheme="dark")
+    page = visit(serve(program=PROGRAM), **PHONE, color_scheme="dark")
+    assert page.locator(".keys").is_hidden()
     teach(page, "ring", "bar")
     draw(page, "ring")
     assert best(page) == "ring"
@@ -190,6 +190,147 @@ def test_on_a_phone(serve, visit):
     shot(page, "page-phone-dark")
     page.emulate_media(color_scheme="light")
     shot(page, "page-phone-light")
+
+
+INTENTS = [
+    f"{verb} {noun}".replace(" ", "_")
+    for noun in ("card", "transfer", "top up", "cash withdrawal", "exchange rate", "direct debit payment", "PIN")
+    for verb in ("lost or stolen", "declined", "pending", "activate my", "why was I charged for a", "cancel", "change",
+                 "order", "where is my", "wrong amount of", "fee for")
+]  # fmt: skip
+
+
+def teach_many(server, count, width=24):
+    """Classes that overlap, with four examples each."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(count, width))
+    for label, centre in zip(INTENTS[:count], centres, strict=True):
+        rows = centre + 0.9 * rng.normal(size=(4, width))
+        assert server.http.post("/examples", json={"label": label, "vectors": rows.tolist()}).status_code == 200
+    assert server.http.post("/learn").status_code == 200
+    return centres
+
+
+@pytest.mark.parametrize("count", [3, 11, 77])
+def test_the_page_stays_usable_however_many_classes_there_are(serve, visit, tmp_path, count):
+    server = serve()
+    centres = teach_many(server, count)
+    (tmp_path / "one.json").write_text(str(centres[:1].tolist()))
+    rows = (3 * np.random.default_rng(1).normal(size=(200, 24))).tolist()
+    marked = [one["unknown"] for one in server.http.post("/predict", json={"vectors": rows}).json()["predictions"]]
+    (tmp_path / "new.json").write_text(str([rows[marked.index(True)]]))
+    for name, options in (("desktop", {}), ("phone", PHONE)):
+        page = visit(server, **options)
+        page.set_input_files("#files", tmp_path / "one.json")
+        page.locator("#bars li:not(.none)").first.wait_for()
+        assert page.locator("#classes li").count() == count
+        assert page.locator("#classes").bounding_box()["height"] < 240
+        assert page.evaluate("document.documentElement.scrollWidth") <= (390 if options else 1100)
+        label = page.locator("#label")
+        assert label.evaluate("it => it.scrollWidth <= it.clientWidth")
+        facts = page.locator("#history small").first.inner_text()
+        assert f" of {count} held back right" in facts
+        assert ("%" in facts) == (count == 77)
+        if count == 77:
+            page.fill("#find", "CHANGE_pin")
+            assert page.locator("#classes li:visible").count() == 1
+            page.fill("#find", "")
+            pairs = page.locator("#confusion li")
+            assert 0 < pairs.count() <= 12
+            assert " taken for " in pairs.first.inner_text()
+            assert page.locator("#confusion td").count() == 0
+        else:
+            assert page.locator("#find").is_hidden()
+            assert page.locator("#confusion td").count() == count**2
+        page.set_input_files("#files", tmp_path / "new.json")
+        page.locator("#verdict").get_by_text("Something new?").wait_for()
+        shot(page, f"page-{count}-{name}")
+        page.get_by_role("button", name="Teach it").click()
+        assert page.evaluate("document.activeElement.id") == "label"
+
+
+def test_what_is_not_likely_is_not_named_with_confidence(serve, visit, tmp_path):
+    server = serve()
+    centres = teach_many(server, 11, width=8)
+    between = [((one + other) / 2).tolist() for one in centres for other in centres]
+    answers = server.http.post("/predict", json={"vectors": between}).json()["predictions"]
+    unsure = [one["probabilities"][0]["probability"] < 0.5 and not one["unknown"] for one in answers]
+    (tmp_path / "between.json").write_text(str([between[unsure.index(True)]]))
+    page = visit(server)
+    page.set_input_files("#files", tmp_path / "between.json")
+    page.locator("#verdict").get_by_text("Not sure.").wait_for()
+
+
+def test_undo_at_the_first_version_asks(serve, visit):
+    server = serve()
+    teach_many(server, 3)
+    page = visit(server)
+    page.click("#undo")
+    page.locator("#ask").get_by_text("leaves it knowing nothing").wait_for()
+    shot(page, "page-ask")
+    page.get_by_role("button", name="Cancel").click()
+    assert server.http.get("/health").json()["version"] == 1
+    page.click("#undo")
+    page.get_by_role("button", name="Go back to nothing").click()
+    page.locator("#status").get_by_text("it knows nothing").wait_for()
+    assert server.http.get("/health").json()["version"] == 0
+
+
+def test_classes_and_examples_are_corrected_on_the_page(serve, visit):
+    server = serve(program=PROGRAM)
+    page = visit(server)
+    teach(page, "ring", "cross", "bar")
+    history = lambda: server.http.get("/history").json()["versions"][-1]["edit"]  # noqa: E731
+    page.get_by_role("button", name="bar task 1").click()
+    page.locator("#examples li").nth(3).wait_for()
+    page.locator('#examples img[src^="data:image/jpeg"]').nth(3).wait_for()
+    shot(page, "page-class")
+    page.fill("#rename", "line")
+    page.get_by_role("button", name="Rename").click()
+    page.locator("#status").get_by_text("bar is now called line: version 2").wait_for()
+    page.get_by_role("button", name="line task 1").click()
+    page.get_by_label("Delete example 9").click()
+    page.locator("#status").get_by_text("Deleted example 9 of line: version 3").wait_for()
+    page.get_by_role("button", name="line task").click()
+    page.get_by_label("Label of example 10").fill("ring")
+    page.get_by_label("Correct example 10").click()
+    page.locator("#status").get_by_text("Example 10 is now of ring: version 4").wait_for()
+    assert history() == "example 10 of line is now ring"
+    page.get_by_role("button", name="cross task").click()
+    page.get_by_role("button", name="Forget").click()
+    page.locator("#status").get_by_text("Forgot cross: version 5").wait_for()
+    page.click("#undo")
+    page.locator("#status").get_by_text("Version 4 is in use").wait_for()
+    page.get_by_role("button", name="cross task").click()
+    page.get_by_label("Erase example 5").click()
+    page.locator("#ask").get_by_text("for good").wait_for()
+    page.locator("#ask-yes").click()
+    page.locator("#status").get_by_text("Erased example 5 and 5 versions").wait_for()
+    assert server.http.get("/history").json()["versions"] == []
+    page.click("#learn")
+    page.locator("#status").get_by_text("Learned").wait_for()
+
+
+def test_a_photo_of_a_phone_is_scaled_down_before_it_is_sent(serve, visit, tmp_path):
+    server = serve(program=PROGRAM)
+    page = visit(server)
+    (tmp_path / "photo.jpg").write_bytes(photo(4032, 3024, quality=95))
+    Image.new("RGB", (50, 40), "black").save(tmp_path / "dark.png")
+    sizes = []
+    page.on("request", lambda asked: asked.url.endswith("/examples") and sizes.append(len(asked.post_data or "")))
+    for label in ("photo", "dark"):
+        page.set_input_files("#files", next(tmp_path.glob(f"{label}.*")))
+        page.get_by_text("1 image").wait_for()
+        page.fill("#label", label)
+        page.click("#add")
+        page.locator("#status").get_by_text("Kept 1 example").wait_for()
+    assert (tmp_path / "photo.jpg").stat().st_size > 7e6
+    assert 1e4 < sizes[0] < 1.5e6
+    assert sizes[1] < 1000
+    assert server.http.get("/examples/1").json()["kind"] == "image"
+    (tmp_path / "broken.jpg").write_bytes(b"not an image")
+    page.set_input_files("#files", tmp_path / "broken.jpg")
+    page.locator("#status").get_by_text("broken.jpg is not an image").wait_for()
 
 
 def test_the_demo_learns_an_eleventh_animal(serve, visit, tmp_path):
@@ -263,4 +404,5 @@ def test_the_docs_page(serve, visit, browser):
     page = visit(server)
     page.get_by_role("link", name="API").click()
     page.get_by_text("POST /predict").wait_for()
-    assert page.locator("article").count() == 10
+    assert page.locator("article").count() == 18
+    page.get_by_text("DELETE /classes/{label}").wait_for()

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import taer
+from taer.origin import Origin
 from taer.serve.service import Service
 from tests.conftest import blobs
 from tests.serve.backbones import Letters, Pixels
@@ -20,7 +21,7 @@ from tests.serve.test_edits import counts, listed
 class Vowels:
     """Another text backbone, of another width."""
 
-    name, kind = "vowels", "text"
+    name, kind, origin = "vowels", "text", Origin("vowels", "sha256:a0e1")
 
     def __call__(self, items):
         return np.array([[text.count(letter) for letter in "aeiou"] for text in items], np.float32)
@@ -57,6 +58,8 @@ def test_another_backbone_sees_all_that_is_kept(taught_with_letters, open_servic
     )
     assert entry["held_back"] == 2
     assert client.get("/classes").json()["width"] == 5
+    assert client.service.store.load(1).feature_origin_ == Letters.origin
+    assert client.service.serving.head.feature_origin_ == Vowels.origin
     assert (said(client, "ax"), said(client, "ere")) == ("start", "last")
     assert counts(client) == {"start": (4, 1), "last": (4, 1)}
     assert client.get("/examples/1").json()["vector"] == [1, 1, 0, 0, 0]
@@ -76,7 +79,7 @@ def test_a_wrong_backbone_is_refused_at_the_start(taught_with_letters, tmp_path)
 
 def test_images_are_kept_to_be_seen_again(open_service):
     class Corner:
-        name, kind = "corner", "image"
+        name, kind, origin = "corner", "image", None
 
         def __call__(self, items):
             return np.stack([np.asarray(image.convert("L"), np.float32)[:3, :3].ravel() for image in items])

@@ -38,6 +38,18 @@ def test_a_head_without_a_threshold_takes_it_from_what_is_held_back(open_service
     assert np.mean([one["unknown"] for one in answer["predictions"]]) > 0.5
 
 
+def test_a_threshold_that_the_head_has_kept_is_used(open_service):
+    X, y = blobs(5, 60, spread=4.0)
+    head = taer.NCM().partial_fit(X[y < 4], y[y < 4].astype(str))
+    head.novelty_threshold(X[y < 4], 0.3, per_class=True)
+    assert head.class_thresholds_
+    answer = asked(open_service(first=head), X.tolist())
+    expected = head.predict(X.astype(np.float32), unknown="?") == "?"
+    assert answer["threshold"] == head.threshold_
+    assert [one["unknown"] for one in answer["predictions"]] == expected.tolist()
+    assert 0.2 < expected.mean() < 0.8
+
+
 def test_without_samples_to_compare_with_nothing_is_marked(open_service):
     X, y = blobs(5, 60)
     client = open_service(first=taer.NCM().partial_fit(X[y < 3], y[y < 3].astype(str)))

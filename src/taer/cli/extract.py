@@ -43,6 +43,7 @@ def extract(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and count it.")
     ] = False,
+    half: Annotated[bool, typer.Option("--half", help="Compute in half precision, on a GPU.")] = False,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
 ) -> None:
@@ -91,6 +92,7 @@ def extract(
                 label_column=label_column,
                 split_column=split_column,
                 skip_bad=skip_bad,
+                half=half,
                 progress=show,
             )
         except ValueError as error:

@@ -45,7 +45,9 @@ def _value(text: str) -> Any:
 
 def with_options(message: str) -> str:
     """A message that names parameters of ``taer.extract`` or ``taer.Extractor``, with options in their place."""
-    parameters = r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad)=(\w+(?:\.\d+)?)"
+    parameters = (
+        r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad|half)=(\w+(?:\.\d+)?)"
+    )
     return re.sub(
         parameters,
         lambda match: f"--{match[1].replace('_', '-')}" + ("" if match[2] == "True" else f" {match[2]}"),

@@ -27,6 +27,7 @@ from taer.heads.unknowns import class_thresholds
 from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
 from taer.origin import Origin
 from taer.rows import row_chunks, select
+from taer.threads import one_blas_thread, spread
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param, field))
@@ -183,13 +184,15 @@ class Head(ClassifierMixin, BaseEstimator):
     def _change(self, change: Callable[[Self], None]) -> Self:
         """Make a change to a copy and take it over at once.
 
-        A call that fails changes nothing, and a prediction in another thread sees the head before it or after it.
+        A call that fails changes nothing, and a prediction in another thread sees the head before it or after it. Learned
+        on one thread of BLAS, a head is the same bits whatever the number of cores.
         """
         changed = self._snapshot()
         if hasattr(self, "rng_"):
             changed.rng_ = np.random.Generator(type(self.rng_.bit_generator)())
             changed.rng_.bit_generator.state = self.rng_.bit_generator.state
-        change(changed)
+        with one_blas_thread():
+            change(changed)
         self.__dict__ = changed.__dict__
         return self
 
@@ -224,13 +227,13 @@ class Head(ClassifierMixin, BaseEstimator):
         """
         head, rows = self._checked(X)
         if classes is None:
-            return np.concatenate([scores for _, scores in head._chunks(rows)])
+            return np.concatenate(head._in_parts(rows, head._sorted_scores))
         known = dict(zip(head.classes_.tolist(), head.numbers_.tolist(), strict=True))
         wanted = np.asarray(classes).tolist()
         if unknown := [label for label in wanted if label not in known]:
             raise ValueError(f"{unknown[0]!r} is not a known class")
         numbers = np.array([known[label] for label in wanted], np.int64)
-        return np.concatenate([head._scores(rows[part], numbers) for part in _scored(rows, len(numbers))])
+        return np.concatenate(head._in_parts(rows, lambda part: head._scores(part, numbers)))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Scores, one column per class of ``classes_``; one-dimensional for exactly two classes."""
@@ -244,7 +247,8 @@ class Head(ClassifierMixin, BaseEstimator):
         classes are taken to be equally frequent there.
         """
         head, rows = self._checked(X)
-        found = np.concatenate([head.probabilities(scores) for _, scores in head._chunks(rows)])
+        parts = head._in_parts(rows, lambda part: head.probabilities(head._sorted_scores(part)))
+        found: np.ndarray = np.concatenate(parts)
         if priors is None:
             return found
         weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights_of(
@@ -275,8 +279,7 @@ class Head(ClassifierMixin, BaseEstimator):
             raise ValueError("threshold needs unknown: what to answer above it")
         head, rows = self._checked(X)
         if priors is None:
-            parts = _scored(rows, len(head.classes_))
-            best = np.argsort(head.numbers_)[np.concatenate([head._best(rows[part]) for part in parts])]
+            best = np.argsort(head.numbers_)[np.concatenate(head._in_parts(rows, head._best))]
         else:
             best = head.predict_proba(rows, priors=priors).argmax(axis=1)
         labels = head.classes_[best]
@@ -294,8 +297,12 @@ class Head(ClassifierMixin, BaseEstimator):
     def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """The answers of :meth:`predict` and :meth:`predict_proba` from one pass over ``X``, by one state of the head."""
         head, rows = self._checked(X)
-        found = [(scores.argmax(axis=1), head.probabilities(scores)) for _, scores in head._chunks(rows)]
-        best, probabilities = map(np.concatenate, zip(*found, strict=True))
+
+        def answer(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            scores = head._sorted_scores(part)
+            return scores.argmax(axis=1), head.probabilities(scores)
+
+        best, probabilities = map(np.concatenate, zip(*head._in_parts(rows, answer), strict=True))
         return head.classes_[best], probabilities
 
     def novelty(self, X: ArrayLike) -> np.ndarray:
@@ -304,13 +311,14 @@ class Head(ClassifierMixin, BaseEstimator):
         The entropy of the probabilities. Heads that keep a covariance add how far the sample is from all classes.
         """
         head, rows = self._checked(X)
-        return np.concatenate([head._novelty(rows[part], scores) for part, scores in head._chunks(rows)])
+        return np.concatenate(head._in_parts(rows, lambda part: head._novelty(part, head._sorted_scores(part))))
 
     def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
         """:meth:`novelty` of samples whose scores are known, the columns in any order."""
         head, rows = self._checked(X)
         parts = _scored(rows, scores.shape[1])
-        return np.concatenate([head._novelty(rows[part], scores[part]) for part in parts])
+        with one_blas_thread():
+            return np.concatenate([head._novelty(rows[part], scores[part]) for part in parts])
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
@@ -363,7 +371,8 @@ class Head(ClassifierMixin, BaseEstimator):
         head, rows = self._checked(X)
         limit = conformal.limit(head.misfits_, coverage) if hasattr(head, "misfits_") else None
         sets = []
-        for part, scores in head._chunks(rows):
+        for part in _scored(rows, len(head.classes_)):
+            scores = head._sorted_scores(rows[part])
             probabilities = head.probabilities(scores)
             inside = (
                 (1 - probabilities <= limit) if limit is not None else head._fitting(rows[part], scores, coverage)
@@ -385,10 +394,17 @@ class Head(ClassifierMixin, BaseEstimator):
         check_is_fitted(head)
         return head, check_features(head, X, reset=False)
 
-    def _chunks(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
-        """Slices of the rows and their scores, columns as ``classes_``."""
-        for rows in _scored(X, len(self.classes_)):
-            yield rows, self._scores(X[rows])[:, self.numbers_]
+    def _sorted_scores(self, X: np.ndarray) -> np.ndarray:
+        """Scores of a few checked rows, columns as ``classes_``."""
+        return self._scores(X)[:, self.numbers_]
+
+    def _in_parts(self, X: Any, answer: Callable[[np.ndarray], Any]) -> list[Any]:
+        """What ``answer`` gives for parts of the rows: each on one thread of BLAS, several parts on several cores."""
+        parts = list(_scored(X, len(self.classes_)))
+        with one_blas_thread():
+            if len(parts) > 1 and isinstance(X, np.ndarray):  # other storage may not be made for threads
+                return spread(lambda part: answer(X[part]), parts)
+            return [answer(X[part]) for part in parts]
 
     # Corrections
 

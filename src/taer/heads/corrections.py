@@ -31,8 +31,12 @@ def unlearn(head: Any, X: Any, y: Any, sample_weight: Any) -> None:
     labels = check_labels(y, len(X), head.classes_)
     weights = check_weights(sample_weight, len(X))
     if weights is not None:
-        rows = np.flatnonzero(weights)
-        X, labels, weights = select(X, rows), labels[rows], weights[rows]
+        if not head.weighs and (weights != np.floor(weights)).any():
+            raise ValueError(
+                f"{type(head).__name__} takes back whole weights only: fractions are drawn when learning"
+            )
+        rows = np.flatnonzero(weights) if head.weighs else np.repeat(np.arange(len(X)), weights.astype(np.int64))
+        X, labels, weights = select(X, rows), labels[rows], weights[rows] if head.weighs else None
     n_classes = len(head.classes_)
     _subtract(head, head._sums_of(Task(X, head._numbers_of(labels), n_classes, n_classes, head.n_tasks_, weights)))
 

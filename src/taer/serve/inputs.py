@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from taer.origin import Origin
+
 MAX_BODY = 16 << 20  # bytes of a request
 MAX_VECTORS = 1024
 MAX_WIDTH = 16_384
@@ -24,6 +26,7 @@ class Backbone(Protocol):
 
     name: str
     kind: Literal["image", "text"]
+    origin: Origin | None  # what a head remembers of it
 
     def __call__(self, items: Sequence[Any], /) -> np.ndarray: ...
 

@@ -73,10 +73,11 @@ def open_service(
                 raise
         return service
     service = Service(folder, None, first, method=method, relearn=relearn)
-    if origin := getattr(service.serving.head, "feature_origin_", None):
+    origin = getattr(service.serving.head, "feature_origin_", None)
+    if remembered := origin.backbone if origin else service.store.backbone(service.serving.version):
         _announce_loading()
         try:
-            service.backbone = find(origin.backbone, service.serving.head)
+            service.backbone = find(remembered, service.serving.head)
         except ValueError as error:
             service.notices.append(f"the head's backbone is not here, so the service takes vectors: {error}")
     return service

@@ -219,7 +219,8 @@ class Service:
 
     def learn(self) -> Version:
         """One task from what waits; the head answers from the old version until the new one is whole."""
-        return self._do("learn", method=self._method, backbone=self._eyes)
+        origin = self.backbone.origin if self.backbone else None
+        return self._do("learn", method=self._method, backbone=self._eyes, origin=origin)
 
     def _do(self, task: str, **options: Any) -> Version:
         version = self.learner.do(task, **options)

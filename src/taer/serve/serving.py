@@ -39,11 +39,18 @@ class Serving:
     version: int
     head: Head | None
     threshold: float | None  # the novelty above which an answer is unknown
+    limits: np.ndarray | None  # the same for each class of classes_, some of which may have one of their own
 
     @classmethod
     def load(cls, store: Store, version: int) -> Serving:
         head = store.load(version)
-        return cls(version, head, None if head is None else _threshold(head, store, version))
+        threshold = None if head is None else _threshold(head, store, version)
+        if head is None or threshold is None:
+            return cls(version, head, None, None)
+        own = getattr(head, "class_thresholds_", {})
+        return cls(
+            version, head, threshold, np.array([own.get(label, threshold) for label in head.classes_.tolist()])
+        )
 
     @property
     def classes(self) -> list[tuple[str, int]]:
@@ -57,23 +64,20 @@ class Serving:
         if X.shape[1] != head.n_features_in_:
             raise BadInput(f"vectors: expected {head.n_features_in_} numbers in each, got {X.shape[1]}")
         scores = head.scores(X)
-        novelty = head.novelty_of(X, scores)
+        best, novelty = scores.argmax(axis=1), head.novelty_of(X, scores)
+        unknown = novelty > (np.inf if self.limits is None else self.limits[best])
         return Answers(
-            self.version,
-            self.threshold,
-            head.classes_,
-            scores.argmax(axis=1),
-            head.probabilities(scores),
-            novelty,
-            novelty > (np.inf if self.threshold is None else self.threshold),
+            self.version, self.threshold, head.classes_, best, head.probabilities(scores), novelty, unknown
         )
 
 
 def _threshold(head: Head, store: Store, version: int) -> float | None:
-    """From what the head keeps of its own samples, or else from the examples held back, if there are enough."""
+    """The one kept in the head, or from what it keeps of its own samples, or from enough examples held back."""
+    if hasattr(head, "threshold_"):
+        return head.threshold_
     try:
         return head.novelty_threshold(false_alarms=FALSE_ALARMS)
     except ValueError:
-        known = {label for label, _ in Serving(version, head, None).classes}
+        known = {str(label) for label in head.classes_.tolist()}
         held_back = [example for example in store.held_back(version) if example.label in known]
         return head.novelty_threshold(matrix(held_back), FALSE_ALARMS) if len(held_back) >= _ENOUGH else None

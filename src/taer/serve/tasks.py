@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from taer.heads import Head, make_head
 from taer.heads.few import collected
+from taer.origin import Origin
 from taer.persist.audit import audit
 from taer.serve.store import Edit, Example, Store
 
@@ -21,8 +22,11 @@ class Refused(Exception):
     """The task cannot be done, and the message says why."""
 
 
-def learn(store: Store, method: str, backbone: str | None) -> int:
-    """Learn all waiting examples as one task on top of the current version; returns the new version."""
+def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str] | None) -> int:
+    """Learn all waiting examples as one task on top of the current version; returns the new version.
+
+    A new head remembers the origin of its features.
+    """
     parent = store.current()
     before = _head(store, parent)
     examples = store.pending()
@@ -37,6 +41,8 @@ def learn(store: Store, method: str, backbone: str | None) -> int:
     except ValueError as error:
         raise Refused(f"the task cannot be learned: {error}") from None
     seconds = time.perf_counter() - start
+    if before is None and origin is not None:
+        head.feature_origin_ = Origin(*origin)
     report = describe(before, head, [*store.held_back(parent), *held_back])
     report |= {"seconds": round(seconds, 4), "examples": len(learned), "warnings": warned, "backbone": backbone}
     return store.add_version(

@@ -23,6 +23,7 @@ class Encoder(Protocol):
 
     engine: str
     batch_size: int
+    in_flight: int  # batches that may be computed at the same time: two keep a GPU busy
 
     def __call__(self, items: Sequence[Any], /) -> np.ndarray: ...
 
@@ -36,7 +37,7 @@ class Backbone:
     preprocess: str
     weights: str
     prepare: Callable[[Any], Any]
-    load: Callable[[], Encoder]
+    load: Callable[..., Encoder]  # half=True: in half precision, on a GPU
     graph: Callable[[], bytes] | None = None  # an ONNX model from a batch of prepared images to their features
 
     @property

@@ -47,14 +47,20 @@ def reads_images(name: str) -> bool:
     return (model_folder(name) / _IMAGES).is_file()
 
 
+def config_of(folder: Path) -> str:
+    """SHA-256 of what, with the weights, determines a model of transformers."""
+    return sha256_of([folder / "config.json"])
+
+
 def find_vision_model(name: str) -> Backbone:
     """A vision model of transformers: ViT, DeiT, DINOv2, CLIP, SigLIP, ConvNeXt, ResNet and their like."""
     require("transformers", "images")
     folder = model_folder(name)
-    transform = read_transform(folder)
+    transform, weights = read_transform(folder), weights_of(folder)
 
-    def load() -> Encoder:
-        return image_encoder(_pooled(folder), transform.crop, transform.mean, transform.std)
+    def load(half: bool = False) -> Encoder:
+        identity = f"hf {weights} {config_of(folder)}"
+        return image_encoder(identity, lambda: _pooled(folder), transform.crop, transform.mean, transform.std, half)
 
     def graph() -> bytes:
         return pixel_graph(_pooled(folder), transform.crop, transform.mean, transform.std)
@@ -63,7 +69,7 @@ def find_vision_model(name: str) -> Backbone:
         f"hf:{name}",
         "image",
         f"{transform}; the model's pooled image feature",
-        f"hf:{name} sha256:{weights_of(folder)}",
+        f"hf:{name} sha256:{weights}",
         transform,
         load,
         graph,

@@ -52,14 +52,14 @@ def _network_backbone(
         if not path.is_file():
             raise ValueError(f"{path}: no such weights file")
 
+        sha256 = sha256_of([path])
+
         def network() -> nn.Module:
             require("torch", "images")
-            built = build()
-            load_weights(built, path)
-            return built
+            return filled(build(), path)
 
-        def load() -> Encoder:
-            return image_encoder(network(), transform.crop, transform.mean, transform.std)
+        def load(half: bool = False) -> Encoder:
+            return image_encoder(f"{name} {sha256}", network, transform.crop, transform.mean, transform.std, half)
 
         def graph() -> bytes:
             return pixel_graph(network(), transform.crop, transform.mean, transform.std)
@@ -68,7 +68,7 @@ def _network_backbone(
             name,
             "image",
             f"{transform}; {feature}",
-            f"{path.name if weights else origin} sha256:{sha256_of([path])}",
+            f"{path.name if weights else origin} sha256:{sha256}",
             transform,
             load,
             graph,
@@ -77,8 +77,8 @@ def _network_backbone(
     return find
 
 
-def load_weights(network: nn.Module, path: Path) -> None:
-    """Fill a network from a ``.safetensors`` or torch file; only classifiers may be left over in the file."""
+def filled(network: nn.Module, path: Path) -> nn.Module:
+    """The network with its weights, from a ``.safetensors`` or torch file; only classifiers may be left over there."""
     import torch
 
     try:
@@ -90,6 +90,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
             state = torch.load(path, map_location="cpu", weights_only=True)
         state = {key: value for key, value in state.items() if not key.startswith(("head.", "fc.", "_fc."))}
         network.load_state_dict(state)
+        return network
     except Exception as error:  # damaged files and foreign weights fail in many ways
         raise ValueError(f"{path}: not the weights of this network ({reason(error)})") from None
 

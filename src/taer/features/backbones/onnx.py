@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from taer.features.backbones.base import Backbone, Encoder, ImageTransform, sha256_of
+from taer.features.backbones.export import open_session
 from taer.features.backbones.hub import read_transform
 from taer.features.backbones.inference import CPU_BATCH, OnnxEncoder, padded
 
@@ -21,7 +22,7 @@ def find_onnx(path: Path) -> Backbone:
     that Hugging Face's exporters write; without one it is ImageNet's usual: resize to 8/7 of the input, crop,
     ImageNet's mean and standard deviation. The feature is the first output, pooled over positions or its first token.
     """
-    encoder = OnnxEncoder(path, CPU_BATCH)  # cheap to open, and only the file knows its shape
+    encoder = OnnxEncoder(open_session(path), CPU_BATCH)  # cheap to open, and only the file knows its shape
     shape = list(encoder.inputs[0].shape)
     if len(shape) != 4 or shape[1] != 3 or encoder.inputs[0].type != "tensor(float)":
         raise ValueError(
@@ -36,7 +37,9 @@ def find_onnx(path: Path) -> Backbone:
     if isinstance(shape[0], int):
         encoder.batch_size = shape[0]
 
-    def load() -> Encoder:
+    def load(half: bool = False) -> Encoder:
+        if half:
+            raise ValueError(f"{path}: an ONNX file has the precision it was written with; leave half=True out")
         return _Normalised(encoder, transform)
 
     weights = f"{path.name} sha256:{sha256_of([path])}"
@@ -50,7 +53,7 @@ class _Normalised:
         self._encoder = encoder
         mean, std = (np.array(values, np.float32).reshape(1, 3, 1, 1) for values in (transform.mean, transform.std))
         self._scale, self._shift = 1 / (255 * std), mean / std
-        self.batch_size, self.engine = encoder.batch_size, encoder.engine
+        self.batch_size, self.engine, self.in_flight = encoder.batch_size, encoder.engine, encoder.in_flight
 
     def __call__(self, items: Sequence[np.ndarray], /) -> np.ndarray:
         pixels = padded(items, self.batch_size).transpose(0, 3, 1, 2).astype(np.float32, order="C")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taer.extras import require
 from taer.features.backbones.base import Backbone, Encoder
-from taer.features.backbones.hub import model_folder, read_json, weights_of
-from taer.features.backbones.inference import torch_device
+from taer.features.backbones.hub import config_of, model_folder, read_json, weights_of
+from taer.features.backbones.inference import OnnxEncoder, TorchEncoder, encoder_of
+from taer.threads import spread
 
-_BATCH = 32
+if TYPE_CHECKING:
+    from torch import nn
+
+_TOKENS = 1024  # of a batch: more is no faster
 
 
 def find_hub_sentence_encoder(name: str) -> Backbone:
@@ -23,13 +29,18 @@ def find_hub_sentence_encoder(name: str) -> Backbone:
 def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
     require("transformers", "text")
     require("torch", "text")
-    pooling, normalise, longest = _recipe(folder)
+    (pooling, normalise, longest), weights = _recipe(folder), weights_of(folder)
 
-    def load() -> Encoder:
-        return SentenceEncoder(folder, pooling, normalise, longest)
+    def load(half: bool = False) -> Encoder:
+        from transformers import AutoTokenizer
+
+        tokens = np.array([[0, 1, 2], [3, 4, 5]])
+        identity = f"hidden states {weights} {config_of(folder)}"
+        network = encoder_of(identity, lambda: _hidden_states(folder), tokens, dynamic=(0, 1), threads=1, half=half)
+        return SentenceEncoder(AutoTokenizer.from_pretrained(folder), network, pooling, normalise, longest)
 
     recipe = f"first {longest} tokens, {pooling} pooling{', unit length' if normalise else ''}"
-    return Backbone(name, "text", recipe, f"{origin} sha256:{weights_of(folder)}", str, load)
+    return Backbone(name, "text", recipe, f"{origin} sha256:{weights}", str, load)
 
 
 def _recipe(folder: Path) -> tuple[str, bool, int]:
@@ -60,45 +71,65 @@ def _recipe(folder: Path) -> tuple[str, bool, int]:
     return pooling, normalise, int(longest)
 
 
+def _hidden_states(folder: Path) -> nn.Module:
+    """The transformer, from the tokens of texts of one length to the last hidden state of each token."""
+    import torch
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32)
+
+    class HiddenStates(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return self.model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state
+
+    return HiddenStates()
+
+
 class SentenceEncoder:
-    """Texts through a transformer; those of like length share a batch, so that little of it is padding."""
+    """Texts through a transformer. Those with the same number of tokens share a batch: nothing is padding, and what
+    comes out for a text does not depend on the others."""
 
     batch_size = 256
 
-    def __init__(self, folder: Path, pooling: str, normalise: bool, longest: int) -> None:
-        import torch
-        from transformers import AutoModel, AutoTokenizer
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        self._device = torch_device()
-        self._tokenizer = AutoTokenizer.from_pretrained(folder)
-        self._model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval().to(self._device)
+    def __init__(
+        self, tokenizer: Any, network: OnnxEncoder | TorchEncoder, pooling: str, normalise: bool, longest: int
+    ) -> None:
+        self._tokenizer, self._network = tokenizer, network
         self._pooling, self._normalise, self._longest = pooling, normalise, longest
-        self.engine = f"torch {torch.__version__} on {self._device}"
+        self.engine, self.in_flight = network.engine, network.in_flight
 
     def __call__(self, items: Sequence[str], /) -> np.ndarray:
-        order = sorted(range(len(items)), key=lambda row: len(items[row]))
-        rows: dict[int, np.ndarray] = {}
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
-            rows.update(zip(batch, self._encode([items[row] for row in batch]), strict=True))
-        return np.stack([rows[row] for row in range(len(items))])
+        tokens = self._tokenizer(list(items), truncation=True, max_length=self._longest)["input_ids"]
+        # an empty text may have no token at all
+        tokens = [ids or [self._tokenizer.pad_token_id or 0] for ids in tokens]
+        of_length: defaultdict[int, list[int]] = defaultdict(list)
+        for row, ids in enumerate(tokens):
+            of_length[len(ids)].append(row)
+        batches = []
+        for length, rows in of_length.items():
+            size = max(1, _TOKENS // length)
+            batches += [rows[start : start + size] for start in range(0, len(rows), size)]
+        batches.sort(
+            key=lambda batch: -len(batch) * len(tokens[batch[0]])
+        )  # the longest first: no core waits at the end
 
-    def _encode(self, texts: list[str]) -> np.ndarray:
-        import torch
+        def encode(batch: list[int]) -> np.ndarray:
+            return self._pooled(self._network.run(np.array([tokens[row] for row in batch])))
 
-        tokens = self._tokenizer(
-            texts, padding=True, truncation=True, max_length=self._longest, return_tensors="pt"
-        ).to(self._device)
-        with torch.inference_mode():
-            hidden = self._model(**tokens).last_hidden_state
-            if self._pooling == "mean":
-                mask = tokens["attention_mask"].unsqueeze(-1).to(hidden.dtype)
-                vectors = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
-            else:
-                vectors = hidden[:, 0]
-            if self._normalise:
-                vectors = torch.nn.functional.normalize(vectors)
-        return vectors.float().cpu().numpy()
+        # a core per batch: two cores that share a short text mostly wait for each other
+        encoded = np.concatenate(spread(encode, batches))
+        return encoded[np.argsort(np.concatenate(batches))]
+
+    def _pooled(self, hidden: np.ndarray) -> np.ndarray:
+        # not by the network: onnxruntime's mean has other last bits when a text is alone in its batch
+        vectors = hidden.mean(1) if self._pooling == "mean" else hidden[:, 0]
+        if self._normalise:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors

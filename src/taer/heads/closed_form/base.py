@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from taer.heads import exact
 from taer.heads.base import Head, Task, grown
 from taer.heads.closed_form.calibration import PooledLosses, best_temperature, held_out
 from taer.heads.closed_form.collect import collect
-from taer.heads.closed_form.linalg import relative_distances
+from taer.heads.closed_form.linalg import RelativeDistances
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, Sizes, array, number, value_of
 from taer.heads.params import param
@@ -143,9 +144,14 @@ class ClosedFormHead(Head):
         found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
         return found
 
+    @cached_property
+    def _relative_distances(self) -> RelativeDistances:
+        """Made once for all parts of an answer: kept by the view of the head that answers, which never learns."""
+        return RelativeDistances(self.statistics_)
+
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """How undecided the head is, and how much farther the sample is from its class than from the middle of all."""
-        apart = relative_distances(self.embedding_(X), self.statistics_)
+        apart = self._relative_distances(self.embedding_(X))
         return super()._novelty(X, scores) + apart / self.temperature_
 
 

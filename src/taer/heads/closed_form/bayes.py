@@ -15,6 +15,7 @@ from taer.heads.closed_form.predictive import Summary, merged, summarize
 from taer.heads.closed_form.prior import BROAD, fitted_prior
 from taer.heads.closed_form.selection import trial_samples
 from taer.heads.closed_form.student import StudentHead
+from taer.heads.closed_form.summaries import Summaries
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, array, number
 from taer.heads.params import check_params, param
@@ -35,6 +36,7 @@ class Bayes(
         keeps="statistics",
         forgets="all but its share in the first task's prior",
         linear=False,
+        sums=True,
     ),
 ):
     """Gaussian classes under a prior that the first task teaches: right from one example to thousands.
@@ -137,6 +139,6 @@ class Bayes(
         found = reduce(lambda one, other: merged(one, other, every), pieces)
         return found._replace(root=found.root[max(0, len(found.root) - rank) :])
 
-    def _kept(self, label: int) -> Summary:
-        root = self.roots_[label].astype(np.float64)
-        return Summary(self.counts_[label], self.means_[label], root[root.any(axis=1)], self.traces_[label])
+    def _sums_of(self, task: Task) -> Summaries:
+        found = tuple(self._summary(task.X, members) for _, members in task.members())
+        return Summaries(task.current, found, self.roots_.shape[1])

@@ -34,7 +34,7 @@ PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # nu0 / width: how much the identity weighs
 STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # nu / width: how much the shared covariance weighs in that of a class
 FEWEST_CLASSES = 5  # with fewer, what is best in the first task says little about later ones
 _MANY = 8192  # samples of a class read in one go
-_AT_ONCE = 1 << 22  # values of directions that are looked at in one go
+_AT_ONCE = 1 << 20  # values of directions that are looked at in one go, and stay in the cache
 
 
 class Settings(NamedTuple):
@@ -178,7 +178,7 @@ class GaussianHead(ClosedFormHead):
             )
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
-                directions = self.directions_[wanted[part]].reshape(-1, rows.shape[1]).astype(np.float32)
+                directions = exact.widened(self.directions_[wanted[part]]).reshape(-1, rows.shape[1])
                 along = exact.products(space, directions).reshape(len(rows), len(part), rank)
                 weights, level = self._curvature(wanted[part])
                 ratio = (np.square(along - self.along_[wanted[part]]) * weights).sum(axis=2) - level

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, lapack, solve_triangular
 
+from taer.heads import exact
 from taer.statistics import ClassStatistics
 
 
@@ -31,19 +32,24 @@ def class_moments(rows: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return statistics.means, statistics.covariance()
 
 
-def relative_distances(rows: np.ndarray, statistics: ClassStatistics) -> np.ndarray:
+class RelativeDistances:
     """Half the squared Mahalanobis distance to the nearest class, less that to the mean of all (Ren et al., 2021)."""
-    mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
-    between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
-    total = (statistics.scatter + between.T @ between) / statistics.n_samples
-    near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
-    columns, offsets = discriminants(statistics.means, near)
-    background, level = discriminants(mean, far)
-    short = rows.astype(np.float32)  # a ranking needs no more
-    curved = ((short @ (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)) * short).sum(axis=1)
-    to_nearest = (rows @ columns.T + offsets).max(axis=1)
-    distances: np.ndarray = 0.5 * curved - to_nearest + (rows @ background.T + level)[:, 0]
-    return distances
+
+    def __init__(self, statistics: ClassStatistics) -> None:
+        mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
+        between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
+        total = (statistics.scatter + between.T @ between) / statistics.n_samples
+        near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
+        self._classes, self._all = discriminants(statistics.means, near), discriminants(mean, far)
+        self._curvature = (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        short = rows.astype(np.float32)  # a ranking needs no more
+        curved = ((short @ self._curvature) * short).sum(axis=1)
+        (columns, offsets), (background, level) = self._classes, self._all
+        to_nearest = (rows @ columns.T + offsets).max(axis=1)
+        distances: np.ndarray = 0.5 * curved - to_nearest + (rows @ background.T + level)[:, 0]
+        return distances
 
 
 def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -61,6 +67,8 @@ def whitener(covariance: np.ndarray) -> np.ndarray:
 def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """Mahalanobis distances of rows to a mean, squared; ``inverse`` is a :func:`whitener`, in any precision."""
     apart = (rows - mean).astype(inverse.dtype)
+    if len(rows) <= exact.GEMV_ROWS:
+        return np.square(apart @ inverse.T).sum(axis=1)
     multiply = get_blas_funcs("trmm", (inverse, apart))  # half the work of a product with a full matrix
     white = multiply(1.0, inverse.T, apart.T, trans_a=1, overwrite_b=1)
     return np.einsum("ij,ij->j", white, white)

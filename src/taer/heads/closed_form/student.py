@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special
 from scipy.special import softmax
 
 from taer.heads import exact
-from taer.heads.base import Head
+from taer.heads.base import Head, grown
 from taer.heads.closed_form.predictive import (
     Density,
     Summary,
@@ -20,12 +20,14 @@ from taer.heads.closed_form.predictive import (
 )
 from taer.heads.closed_form.prior import Prior
 from taer.heads.closed_form.sketch import SIZE, mixed, pooled_quantile, sketched
+from taer.heads.closed_form.summaries import Summaries
 from taer.heads.embedding import Normalize
 from taer.heads.fitted import Fitted, array, number, value_of
+from taer.heads.unknowns import ENOUGH
 
 DIRECTIONS = 16  # of the covariance of a class that enter its scores
 _AT_ONCE = 1 << 22  # values of directions that are looked at in one go
-_FEW = 1 / 8  # of the classes
+_FEW = 1 / 8  # of the classes: rows with fewer share too few of them to be asked together
 _TIES = 1e-5  # relative: scores as close as that may be equal in the type of the head
 
 
@@ -35,6 +37,8 @@ class StudentHead(Head):
     ``r_c`` is a squared distance by the inverse shape of the class: a diagonal less a few directions. A method says what
     is learned of a class; ``_describe`` writes down what its scores are made of.
     """
+
+    own_novelty: ClassVar[bool] = True
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Normalize, width="width", help="the normalization of the features"),
@@ -126,6 +130,62 @@ class StudentHead(Head):
         weights = np.repeat(self.tried_[kept], self.novelties_.shape[1])
         return pooled_quantile(self.novelties_[kept].ravel(), weights, 1 - false_alarms)
 
+    def _class_limits(self, fraction: float) -> np.ndarray:
+        """What a fraction of the kept novelties of each class lies below; classes of few samples share theirs."""
+        # As in conformal prediction: of n samples and a new one, the new one is as likely the largest as any other.
+        levels = np.minimum(1, fraction * (1 + 1 / np.maximum(self.tried_, 1)))
+        pairs = zip(self.novelties_, levels, strict=True)
+        own = np.array([pooled_quantile(each, np.ones(SIZE), level) for each, level in pairs])
+        many, tried = self.tried_ >= ENOUGH, self.tried_ > 0
+        few = tried & ~many if (tried & ~many).any() else tried
+        if not few.any():
+            raise ValueError("no class has two samples yet, so calibrate(X, y) with held-out samples comes first")
+        shared = pooled_quantile(self.novelties_[few].ravel(), np.repeat(self.tried_[few], SIZE), fraction)
+        return np.where(many, own, shared)
+
+    def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
+        limits = self._class_limits(1 - false_alarms)
+        return {
+            label: float(limits[at])
+            for at, (label, _) in enumerate(self.learning_order_)
+            if self.tried_[at] >= ENOUGH
+        }
+
+    def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
+        unseen = log_densities(self.prior_(self.embedding_(X)), [self._unseen()])
+        fitting: np.ndarray = unseen - scores <= self._class_limits(coverage)[self.numbers_]
+        return fitting
+
+    def _sums(self) -> Summaries:
+        n = len(self.counts_)
+        return Summaries(np.arange(n), tuple(self._kept(label) for label in range(n)), self.roots_.shape[1])
+
+    def _set_sums(self, sums: Summaries, changed: np.ndarray) -> None:
+        arrays = {name: grown(getattr(self, name), len(self.classes_)) for name in self.class_arrays}
+        for label in changed.tolist():
+            self._describe(arrays, label, sums.each[label])
+        self.__dict__ |= arrays
+
+    def _fixed(self) -> dict[str, Any]:
+        return {f"prior_.{name}": value for name, value in self.prior_.to_arrays().items()}
+
+    def _sums_from(self, other: Self) -> tuple[Summaries, bool]:
+        return other._sums(), True  # the prior is that of a first task, and it is the same
+
+    def _absorb(self, other: Self) -> None:
+        """How novel the samples of classes looked that only the other head has tried."""
+        novelties, tried = self.novelties_.copy(), self.tried_.copy()
+        for at, (label, _) in enumerate(other.learning_order_):
+            own = self._number_of(label) if label in self.classes_ else None
+            if own is not None and not tried[own]:
+                novelties[own], tried[own] = other.novelties_[at], other.tried_[at]
+        self.novelties_, self.tried_ = novelties, tried
+
+    def _kept(self, label: int) -> Summary:
+        """What is kept of a class."""
+        root = self.roots_[label].astype(np.float64)
+        return Summary(self.counts_[label], self.means_[label], root[root.any(axis=1)], self.traces_[label])
+
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         every = np.arange(len(self.counts_))
         return self._scores_at(self.prior_(self.embedding_(X)), every if classes is None else classes)
@@ -159,10 +219,11 @@ class StudentHead(Head):
         possible = self._possible(space)
         best = possible.argmax(axis=1)
         unsure = np.flatnonzero(possible.sum(axis=1) > 1)
-        alone = (
-            len(unsure) and possible[unsure].mean() < _FEW
-        )  # then rows share too few classes to be asked together
-        for rows in unsure[:, None] if alone else [unsure][: len(unsure)]:
+        if not len(unsure):
+            return best
+        at_once = 1 if possible[unsure].mean() < _FEW else len(unsure)
+        for start in range(0, len(unsure), at_once):
+            rows = unsure[start : start + at_once]
             classes = self.numbers_[possible[rows].any(axis=0)[self.numbers_]]  # the first of classes_ among equals
             best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
         return best

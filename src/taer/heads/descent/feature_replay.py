@@ -72,4 +72,4 @@ class FeatureReplay(
 
     def _finish(self, task: Task) -> None:
         known = getattr(self, "statistics_", None)
-        self.statistics_ = collect(self.embedding_, task.X, task.y, known, per_class=False)
+        self.statistics_ = collect(self.embedding_, task, known, per_class=False)

@@ -11,7 +11,6 @@ from scipy.special import log_softmax
 
 from taer.heads.embedding import Standardize
 from taer.memory import draw
-from taer.threads import one_blas_thread
 
 _BLOCK = 1 << 19  # values whose random draws are made, and which are read from storage, together
 
@@ -71,7 +70,7 @@ class Loop:
         """Move ``columns`` in place, as the plan says."""
         moving, resting, dtype = len(columns), plan.resting, columns.dtype
         full_step = self.lr if plan.lr is None else plan.lr
-        with one_blas_thread(), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             for _ in range(self.epochs):
                 for batch in self.batches(plan):
                     # Class by class in memory: what is summed over classes is then summed a whole batch at a time.

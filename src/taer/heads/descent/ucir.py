@@ -16,7 +16,6 @@ from taer.heads.fitted import Fitted, number
 from taer.heads.params import param
 from taer.memory import POLICIES
 from taer.rows import row_chunks
-from taer.threads import one_blas_thread
 
 
 class UCIR(
@@ -86,7 +85,7 @@ class UCIR(
         is_old = np.isin(np.arange(task.n_classes), task.old)
         unit, own = unit_rows(rows), rows[moving]
         speed, eta_speed = np.zeros_like(own), 0.0
-        with one_blas_thread(), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
                 target, h = batch.constants["target"], unit_rows(batch.rows)
                 cosines = h @ unit.T

@@ -62,7 +62,7 @@ export function showClasses({ classes }, open) {
       const { label, task, waiting } = entry;
       const note = [task === null ? "new" : `task ${task}`, waiting ? `${waiting} waiting` : ""].filter(Boolean).join(", ");
       const className = waiting ? "waiting" : task === latest ? "latest" : "";
-      const chip = make("button", { type: "button", onclick: () => open(entry) }, label, make("small", { textContent: note }));
+      const chip = make("button", { type: "button", onclick: () => open(entry) }, label, " ", make("small", { textContent: note }));
       const item = make("li", { className }, chip);
       item.dataset.label = label.toLowerCase();
       return item;

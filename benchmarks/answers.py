@@ -1,0 +1,93 @@
+"""How long every head takes to answer: one row and 1,000 rows, beside the matrix products that its scores need.
+
+    python benchmarks/answers.py [--classes 100,1000] [--heads slda,gauss-chain]
+
+384 features in float32, one BLAS thread, best of several on the clock. A head is fitted on Gaussian classes of 8 samples.
+The products are, for every class: one column, or its directions (``gauss-chain``, ``gauss-frozen``), or a whole matrix
+(``rgda``, ``fecam``); in float64, which exact scores need, with the matrices ready in memory. A matrix per class for 1,000
+classes is 1.2 GB in float64 and is measured on a tenth of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import measuring  # noqa: F401  (first: it sets the number of threads)
+import numpy as np
+
+import taer
+
+WIDTH, SAMPLES = 384, 8
+SMALL = {"ranpac": {"width": 2000}, "rff-lda": {"width": 2000}}
+SLOW = ("gss", "joint", "bic", "eeil", "gdumb")  # to fit; their scores are those of taer
+MOST_MS = {"rgda": 10.0, "fecam": 10.0}  # a full covariance per class; others 1 ms
+MANY_ROWS = 3.0  # times the products
+
+
+def fitted(name: str, n_classes: int) -> Any:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), SAMPLES)
+    X = (2 * rng.normal(size=(n_classes, WIDTH))[y] + rng.normal(size=(len(y), WIDTH))).astype(np.float32)
+    params: dict[str, Any] = dict(SMALL.get(name, {}))
+    head = taer.make_head(name, random_state=0, **params)
+    if "epochs" in head.get_params():
+        head.set_params(epochs=1)
+    return head.fit(X, y)
+
+
+def products(head: Any, rows: np.ndarray) -> Callable[[], Any]:
+    """The matrix products that the scores of these rows need."""
+    n_classes = len(head.classes_)
+    wide = rows.astype(np.float64)
+    if head.name in ("rgda", "fecam"):
+        matrix, times = np.zeros((max(1, n_classes // 10) * WIDTH, WIDTH)), 10
+    elif hasattr(head, "directions_"):
+        matrix, times = np.zeros((n_classes * (1 + head.directions_.shape[1]), WIDTH)), 1
+    else:
+        width = head.columns_.shape[1] if hasattr(head, "columns_") else WIDTH
+        matrix, times = np.zeros((n_classes, width)), 1
+        wide = np.zeros((len(rows), width))
+    return lambda: [wide @ matrix.T for _ in range(times)]
+
+
+def best_ms(run: Callable[[], Any]) -> float:
+    """The best of as many calls as fit into half a second, at least three."""
+    found: list[float] = []
+    run()
+    while len(found) < 3 or (sum(found) < 0.5 and len(found) < 200):
+        started = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - started)
+    return 1000 * min(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--heads", default=",".join(name for name in taer.HEADS if name not in SLOW))
+    parser.add_argument("--classes", default="100,1000")
+    options = parser.parse_args()
+    rows = np.random.default_rng(1).normal(size=(1000, WIDTH)).astype(np.float32)
+    print("| head | classes | one row, ms | products | 1,000 rows, ms | products | times products |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name in options.heads.split(","):
+        for n_classes in map(int, options.classes.split(",")):
+            head = fitted(name, n_classes)
+            one, one_products, many, many_products = (
+                best_ms(run)
+                for part in (rows[:1], rows)
+                for run in (lambda p=part, h=head: h.predict(p), products(head, part))
+            )
+            missed = n_classes == 1000 and one > MOST_MS.get(name, 1.0)
+            ratio = many / many_products
+            print(
+                f"| `{name}` | {n_classes:,} | {f'**{one:.2f}**' if missed else f'{one:.2f}'} | {one_products:.2f} "
+                f"| {many:.1f} | {many_products:.1f} | {f'**{ratio:.1f}**' if ratio > MANY_ROWS else f'{ratio:.1f}'} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Every head with the machine's default number of BLAS threads against one: alone, and beside two busy processes.
+
+    python benchmarks/threads.py [--heads slda,gauss-chain] [--repeats 5]
+
+Two tasks of ten classes (60 samples of each, 384 features) are learned, then 1,000 rows are scored and one row is, the
+sides in turn in one process. Ratios are of the best seconds on the clock, default threads over one; at most 1.1 is
+wanted. Fails if a head learned with one number of threads differs in any bit from the same head learned with the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import taer
+from taer.files import read_metadata
+
+WANTED = 1.1
+STEPS = ("learn", "1,000 rows", "one row")
+SMALL = {"ranpac": {"width": 1000}, "rff-lda": {"width": 1000}, "bic": {"epochs": 1}, "eeil": {"epochs": 1}}
+
+
+def problem() -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(20, 384))
+    tasks = []
+    for first in (0, 10):
+        y = np.tile(np.arange(first, first + 10), 60)
+        tasks.append(((centers[y] + 2 * rng.normal(size=(len(y), 384))).astype(np.float32), y))
+    return tasks, rng.normal(size=(1000, 384)).astype(np.float32)
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """That many processes beside, which compute for ever."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def seconds_and_bits(name: str, threads: int) -> tuple[list[float], str]:
+    """Seconds of each step, and a hash of all that the head has learned."""
+    tasks, rows = problem()
+    head = taer.make_head(name, random_state=0, **SMALL.get(name, {}))
+    moments = []
+    with threadpool_limits(threads, user_api="blas"):
+        moments.append(time.perf_counter())
+        for X, y in tasks:
+            head.partial_fit(X, y)
+        moments.append(time.perf_counter())
+        head.scores(rows)
+        moments.append(time.perf_counter())
+        for row in range(20):
+            head.scores(rows[row : row + 1])
+        moments.append(time.perf_counter())
+    with tempfile.TemporaryDirectory() as folder:
+        head.save(Path(folder) / "head")
+        return np.diff(moments).tolist(), read_metadata(Path(folder) / "head")["sha256"]
+
+
+def ratios(name: str, repeats: int) -> list[float]:
+    """Default threads over one, of each step."""
+    best: dict[int, list[float]] = {}
+    bits = set()
+    for _ in range(repeats):
+        for threads in (os.cpu_count() or 1, 1):
+            seconds, found = seconds_and_bits(name, threads)
+            best[threads] = list(map(min, seconds, best.get(threads, seconds)))
+            bits.add(found)
+    if len(bits) != 1:
+        raise SystemExit(f"{name}: the number of threads changes its bits")
+    default, one = best[os.cpu_count() or 1], best[1]
+    return [many / single for many, single in zip(default, one, strict=True)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--heads", default=",".join(taer.HEADS))
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start, best of {options.repeats}\n")
+    print(f"| head | {' | '.join(STEPS)} | {' | '.join(f'busy: {step}' for step in STEPS)} |")
+    print("|---|" + "---:|" * 2 * len(STEPS))
+    for name in options.heads.split(","):
+        alone = ratios(name, options.repeats)
+        with busy(2):
+            beside = ratios(name, options.repeats)
+        cells = [f"**{each:.2f}**" if each > WANTED else f"{each:.2f}" for each in (*alone, *beside)]
+        print(f"| `{name}` | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""A service from Python: ``Client(url, token)`` and ``AsyncClient(url, token)``, with the verbs of the service."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self, TypedDict
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taer.extras import require
+
+
+class ServiceError(Exception):
+    """What the service refused, in its own words; ``status`` is that of HTTP."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class ClassProbability(TypedDict):
+    label: str
+    probability: float
+
+
+class Prediction(TypedDict):
+    label: str
+    probabilities: list[ClassProbability]
+    novelty: float
+    unknown: bool
+
+
+class Predictions(TypedDict):
+    version: int
+    threshold: float | None
+    predictions: list[Prediction]
+
+
+class Added(TypedDict):
+    ids: list[int]
+    waiting: int
+
+
+class Corrected(TypedDict):
+    version: int | None
+
+
+class Purged(TypedDict):
+    examples: list[int]
+    versions: list[int]
+    current: int
+    waiting: int
+
+
+class _Verbs:
+    """What is asked for each verb: method, path, and the options of the request."""
+
+    @staticmethod
+    def predict(vectors: Any, images: Any, texts: Any, top: int) -> tuple[str, str, dict[str, Any]]:
+        return "POST", "predict", _items(vectors, images, texts, {"top": top})
+
+    @staticmethod
+    def add(label: str | int, vectors: Any, images: Any, texts: Any) -> tuple[str, str, dict[str, Any]]:
+        return "POST", "examples", _items(vectors, images, texts, {"label": label})
+
+    @staticmethod
+    def label_of(label: str | int) -> str:
+        return f"classes/{quote(str(label), safe='')}"
+
+
+class Client:
+    """A service, asked and taught from Python; usable as a context manager.
+
+    Examples
+    --------
+    >>> Client("http://127.0.0.1:8000", token="…").url
+    'http://127.0.0.1:8000'
+    """
+
+    def __init__(self, url: str, token: str | None = None, timeout: float = 300.0) -> None:
+        self.url = url.rstrip("/")
+        self._http = require("httpx2", "client").Client(**_options(self.url, token, timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _ask(self, method: str, path: str, options: dict[str, Any] | None = None) -> Any:
+        return _answer(self._http.request(method, path, **(options or {})))
+
+    def predict(
+        self,
+        vectors: ArrayLike | None = None,
+        *,
+        images: Sequence[str | PathLike[str] | bytes] | None = None,
+        texts: Sequence[str] | None = None,
+        top: int = 5,
+    ) -> Predictions:
+        """The likeliest classes of each sample, and whether it looks like none of them."""
+        return self._ask(*_Verbs.predict(vectors, images, texts, top))
+
+    def add(
+        self,
+        label: str | int,
+        vectors: ArrayLike | None = None,
+        *,
+        images: Sequence[str | PathLike[str] | bytes] | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> Added:
+        """Add labelled examples of a class; they are on disk when this returns."""
+        return self._ask(*_Verbs.add(label, vectors, images, texts))
+
+    def learn(self) -> dict[str, Any]:
+        """Learn all waiting examples as one task; the new version."""
+        return self._ask("POST", "learn")
+
+    def discard(self) -> int:
+        """Delete the examples that wait; how many they were."""
+        return int(self._ask("DELETE", "examples")["discarded"])
+
+    def rollback(self, version: int) -> dict[str, Any]:
+        """Answer from another version; the history."""
+        return self._ask("POST", f"rollback/{version}")
+
+    def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> dict[str, Any]:
+        """Examples that wait or were learned, in order of arrival."""
+        chosen = {} if label is None else {"label": str(label)}
+        return self._ask("GET", "examples", {"params": chosen | {"after": after, "limit": limit}})
+
+    def example(self, number: int) -> dict[str, Any]:
+        """One example with its vector, text or image."""
+        return self._ask("GET", f"examples/{number}")
+
+    def relabel(self, number: int, label: str | int) -> Corrected:
+        """Correct the label of an example."""
+        return self._ask("PATCH", f"examples/{number}", {"json": {"label": label}})
+
+    def delete(self, number: int) -> Corrected:
+        """Take an example back."""
+        return self._ask("DELETE", f"examples/{number}")
+
+    def purge(self, ids: Sequence[int]) -> Purged:
+        """Delete examples for good, with every version that was learned from them."""
+        return self._ask("POST", "purge", {"json": {"ids": list(ids)}})
+
+    def rename(self, label: str | int, new: str | int) -> dict[str, Any]:
+        """Give a class another name; the new version."""
+        return self._ask("PATCH", _Verbs.label_of(label), {"json": {"label": new}})
+
+    def forget(self, label: str | int) -> dict[str, Any]:
+        """Forget a class with its examples; the new version."""
+        return self._ask("DELETE", _Verbs.label_of(label))
+
+    def classes(self) -> dict[str, Any]:
+        """All classes in order of learning, and what waits."""
+        return self._ask("GET", "classes")
+
+    def history(self) -> dict[str, Any]:
+        """Every version."""
+        return self._ask("GET", "history")
+
+    def confusion(self) -> dict[str, Any]:
+        """Which class is taken for which."""
+        return self._ask("GET", "confusion")
+
+    def drift(self, hours: int = 24) -> dict[str, Any]:
+        """How many answers of the last hours were unknown."""
+        return self._ask("GET", "drift", {"params": {"hours": hours}})
+
+    def health(self) -> dict[str, Any]:
+        """Whether the service is up."""
+        return self._ask("GET", "health")
+
+
+class AsyncClient:
+    """The same for ``asyncio``: each verb is awaited."""
+
+    def __init__(self, url: str, token: str | None = None, timeout: float = 300.0) -> None:
+        self.url = url.rstrip("/")
+        self._http = require("httpx2", "client").AsyncClient(**_options(self.url, token, timeout))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, method: str, path: str, options: dict[str, Any] | None = None) -> Any:
+        return _answer(await self._http.request(method, path, **(options or {})))
+
+    async def predict(
+        self,
+        vectors: ArrayLike | None = None,
+        *,
+        images: Sequence[str | PathLike[str] | bytes] | None = None,
+        texts: Sequence[str] | None = None,
+        top: int = 5,
+    ) -> Predictions:
+        return await self._ask(*_Verbs.predict(vectors, images, texts, top))
+
+    async def add(
+        self,
+        label: str | int,
+        vectors: ArrayLike | None = None,
+        *,
+        images: Sequence[str | PathLike[str] | bytes] | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> Added:
+        return await self._ask(*_Verbs.add(label, vectors, images, texts))
+
+    async def learn(self) -> dict[str, Any]:
+        return await self._ask("POST", "learn")
+
+    async def discard(self) -> int:
+        return int((await self._ask("DELETE", "examples"))["discarded"])
+
+    async def rollback(self, version: int) -> dict[str, Any]:
+        return await self._ask("POST", f"rollback/{version}")
+
+    async def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> dict[str, Any]:
+        chosen = {} if label is None else {"label": str(label)}
+        return await self._ask("GET", "examples", {"params": chosen | {"after": after, "limit": limit}})
+
+    async def example(self, number: int) -> dict[str, Any]:
+        return await self._ask("GET", f"examples/{number}")
+
+    async def relabel(self, number: int, label: str | int) -> Corrected:
+        return await self._ask("PATCH", f"examples/{number}", {"json": {"label": label}})
+
+    async def delete(self, number: int) -> Corrected:
+        return await self._ask("DELETE", f"examples/{number}")
+
+    async def purge(self, ids: Sequence[int]) -> Purged:
+        return await self._ask("POST", "purge", {"json": {"ids": list(ids)}})
+
+    async def rename(self, label: str | int, new: str | int) -> dict[str, Any]:
+        return await self._ask("PATCH", _Verbs.label_of(label), {"json": {"label": new}})
+
+    async def forget(self, label: str | int) -> dict[str, Any]:
+        return await self._ask("DELETE", _Verbs.label_of(label))
+
+    async def classes(self) -> dict[str, Any]:
+        return await self._ask("GET", "classes")
+
+    async def history(self) -> dict[str, Any]:
+        return await self._ask("GET", "history")
+
+    async def confusion(self) -> dict[str, Any]:
+        return await self._ask("GET", "confusion")
+
+    async def drift(self, hours: int = 24) -> dict[str, Any]:
+        return await self._ask("GET", "drift", {"params": {"hours": hours}})
+
+    async def health(self) -> dict[str, Any]:
+        return await self._ask("GET", "health")
+
+
+def _options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return {"base_url": f"{url}/", "headers": headers, "timeout": timeout}
+
+
+def _items(vectors: Any, images: Any, texts: Any, more: dict[str, Any]) -> dict[str, Any]:
+    """Vectors as an array in numpy's format, which is much faster to read than JSON; anything else as JSON."""
+    if sum(kind is not None for kind in (vectors, images, texts)) != 1:
+        raise ValueError("give exactly one of vectors, images and texts")
+    if vectors is not None:
+        file = io.BytesIO()
+        np.save(file, np.atleast_2d(np.asarray(vectors)), allow_pickle=False)
+        return {"content": file.getvalue(), "params": more, "headers": {"Content-Type": "application/x-npy"}}
+    items = {"texts": list(texts)} if images is None else {"images": [_encoded(image) for image in images]}
+    return {"json": more | items}
+
+
+def _encoded(image: str | PathLike[str] | bytes) -> str:
+    """An image file, by its path or its content, in base64."""
+    return base64.b64encode(image if isinstance(image, bytes) else Path(image).read_bytes()).decode()
+
+
+def _answer(response: Any) -> Any:
+    try:
+        content = response.json()
+    except ValueError:
+        content = {}
+    if response.is_success:
+        return content
+    raise ServiceError(response.status_code, content.get("detail", f"the service answered {response.status_code}"))

@@ -1,0 +1,180 @@
+"""What ``mkdocs build`` adds to the pages in ``docs/``: pages that are made from the code and from the repository's root.
+
+- ``reference/``: a page for every head and every other public name, and one for every command
+- ``notebooks/``: the scripts in ``docs/notebooks``, run, with what they print and draw
+- ``contributing.md``, ``changelog.md``, ``policy.md``: the files of the root
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import jupytext
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from nbclient import NotebookClient
+from nbconvert import MarkdownExporter
+from traitlets.config import Config
+
+import taer
+from taer.heads.card import GROUPS
+
+ROOT = Path(__file__).parents[1]
+FROM_ROOT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "policy.md": "SECURITY.md"}
+MATH = re.compile(r"\\([(\[])\n?(.*?)\n?\\[)\]]", re.DOTALL)  # as arithmatex leaves them
+# The public names that are not heads, by page.
+PAGES = {
+    "Make, find and load heads": ("make_head", "from_linear", "load", "HEADS", "Card"),
+    "Features": ("load_features", "features_from_arrays", "extract", "FeatureSet"),
+    "From images and texts to labels": ("Extractor", "make_pipeline", "Pipeline"),
+    "Diagnosis": ("diagnose",),
+    "Streams": ("class_stream", "sample_stream"),
+    "Memories": ("GreedyBalanced", "Reservoir", "Herding", "GradientBased"),
+    "Statistics": ("ClassStatistics",),
+    "Metrics": ("metrics",),
+    "Clusters": ("cluster",),
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Navigation of the pages that are made here."""
+    heads = [
+        {title[:1].upper() + title[1:]: [{name: f"reference/{head.__name__}.md"} for name, head in members]}
+        for group, title in GROUPS.items()
+        if (members := [(name, head) for name, head in our_heads().items() if head.card.group == group])
+    ]
+    config.nav += [
+        {"Notebooks": [{title_of(script): f"notebooks/{script.stem}.md"} for script in scripts()]},
+        {
+            "Reference": [
+                "reference/index.md",
+                {"Commands": "reference/commands.md"},
+                {"What every head can do": "reference/Head.md"},
+                *({title: f"reference/{slug(title)}.md"} for title in PAGES),
+                {"Heads": heads},
+            ]
+        },
+        {"Contributing": ["contributing.md", {"Changelog": "changelog.md"}, {"Security policy": "policy.md"}]},
+    ]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    pages: dict[str, str | bytes] = {**reference(), **commands(), **from_root()}
+    for script in scripts():
+        pages |= executed(script)
+        files.remove(files.get_file_from_path(f"notebooks/{script.name}"))
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def our_heads() -> dict[str, type[taer.heads.Head]]:
+    return {name: head for name, head in taer.HEADS.items() if head.__module__.startswith("taer.")}
+
+
+def slug(title: str) -> str:
+    return re.sub(r"\W+", "-", title.lower())
+
+
+def reference() -> dict[str, str]:
+    """A page for each head, one for what all of them share, and one for each group of other names."""
+    public = {name for name in dir(taer) if name != "__version__"}
+    heads = our_heads()
+    listed = {name for names in PAGES.values() for name in names} | {head.__name__ for head in heads.values()}
+    if public != listed:
+        raise SystemExit(f"tools/site.py: public names without a page, or the other way round: {public ^ listed}")
+    pages = {f"reference/{slug(title)}.md": page_of(title, names) for title, names in PAGES.items()}
+    pages["reference/Head.md"] = (
+        "# What every head can do\n\n::: taer.heads.base.Head\n    options:\n      show_root_heading: false\n"
+        "      show_root_toc_entry: false\n      filters: ['!^_', '!^(name|card|fitted|class_arrays)$']\n"
+    )
+    for name, head in heads.items():
+        own = [
+            key for key in vars(head) if not key.startswith(("_", "set_")) and inspect.isfunction(vars(head)[key])
+        ]
+        facts = "".join(f"| {title} | {fact} |\n" for title, fact in head.card.facts().items())
+        pages[f"reference/{head.__name__}.md"] = (
+            f"::: {head.__module__}.{head.__name__}\n    options:\n      members: {own}\n      heading_level: 1\n\n"
+            f"## Card\n\n| `{name}` | |\n|---|---|\n{facts}\n"
+            "Its other methods are those of [every head](Head.md).\n"
+        )
+    rows = "".join(
+        f"| [`taer.{name}`]({link}) | {summary} |\n"
+        for name, link, summary in [
+            *((n, f"{slug(t)}.md#{home(n)}", first_line(getattr(taer, n))) for t, ns in PAGES.items() for n in ns),
+            *((h.__name__, f"{h.__name__}.md", first_line(h)) for h in heads.values()),
+        ]
+    )
+    pages["reference/index.md"] = f"# Reference\n\nEvery public name.\n\n| name | what it is |\n|---|---|\n{rows}"
+    return pages
+
+
+def home(name: str) -> str:
+    value = getattr(taer, name)
+    if inspect.ismodule(value):
+        return value.__name__
+    return f"{getattr(value, '__module__', 'taer.heads')}.{name}"
+
+
+def first_line(value: Any) -> str:
+    if isinstance(value, dict):
+        return "The heads by name."
+    return (inspect.getdoc(value) or "").split("\n")[0].replace("``", "`")
+
+
+def page_of(title: str, names: tuple[str, ...]) -> str:
+    blocks = [f"::: {home(name)}\n" for name in names]
+    return f"# {title}\n\n" + "\n".join(blocks)
+
+
+def commands() -> dict[str, str]:
+    """Every command with its options, as typer writes them."""
+    typer = [sys.executable, "-m", "typer", "taer.cli", "utils", "docs", "--name", "taer"]
+    done = subprocess.run(typer, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {"reference/commands.md": done.stdout.replace("# `taer`", "# Commands", 1)}
+
+
+def from_root() -> dict[str, str]:
+    """The files of the root, with links as they are inside the site."""
+    return {page: (ROOT / file).read_text().replace("](docs/", "](") for page, file in FROM_ROOT.items()}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """In the repository a page links to ``../CONTRIBUTING.md``, which is a page of the site here."""
+    for page, file in FROM_ROOT.items():
+        markdown = markdown.replace(f"](../{file}", f"]({page}")
+    return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Formulas as MathML, which browsers show without a script; one colon where a docstring has two before a block."""
+    html = MATH.sub(lambda math: convert(unescape(math[2]), display="block" if math[1] == "[" else "inline"), html)
+    return html.replace('::</p>\n<div class="highlight">', ':</p>\n<div class="highlight">')
+
+
+def scripts() -> list[Path]:
+    return sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+
+
+def title_of(script: Path) -> str:
+    return re.search(r"^# # (.*)$", script.read_text(), re.MULTILINE)[1]
+
+
+def executed(script: Path) -> dict[str, str | bytes]:
+    """A script in percent format as a page, with what each cell prints and draws."""
+    notebook = jupytext.read(script)
+    local = Config({"KernelManager": {"transport": "ipc"}})
+    NotebookClient(notebook, kernel_name="python3", config=local).execute()
+    text, resources = MarkdownExporter().from_notebook_node(
+        notebook, resources={"output_files_dir": f"{script.stem}_files"}
+    )
+    images = {f"notebooks/{name}": data for name, data in resources["outputs"].items()}
+    return {f"notebooks/{script.stem}.md": text, **images}
