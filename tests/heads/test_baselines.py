@@ -358,6 +358,8 @@ def columns_after(name, **params):
         head.set_params(momentum=0.0)
     if name == "fas-adapter":  # whose second member starts where the first one ended
         head.set_params(members=1)
+    if name == "den-adapter":  # whose threshold is not linear in the step
+        head.set_params(l1=0.0)
     head.partial_fit(X, y)
     return columns(head)
 
