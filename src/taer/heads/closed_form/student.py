@@ -223,7 +223,7 @@ class StudentHead(Head):
             len(unsure) and possible[unsure].mean() < _FEW
         )  # then rows share too few classes to be asked together
         for rows in unsure[:, None] if alone else [unsure][: len(unsure)]:
-            among: np.ndarray = possible[rows].any(axis=0)
+            among = np.asarray(possible[rows].any(axis=0))
             classes = self.numbers_[among[self.numbers_]]  # the first of classes_ among equals
             best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
         return best
