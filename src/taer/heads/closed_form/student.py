@@ -224,7 +224,8 @@ class StudentHead(Head):
         at_once = 1 if possible[unsure].mean() < _FEW else len(unsure)
         for start in range(0, len(unsure), at_once):
             rows = unsure[start : start + at_once]
-            classes = self.numbers_[possible[rows].any(axis=0)[self.numbers_]]  # the first of classes_ among equals
+            among = np.asarray(possible[rows].any(axis=0))
+            classes = self.numbers_[among[self.numbers_]]  # the first of classes_ among equals
             best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
         return best
 
