@@ -117,8 +117,15 @@ class Gray:
 def backbones(monkeypatch):
     """Two backbones of eight features that a test can afford: ``letters`` for texts, ``gray`` for images."""
     found = [
-        Backbone("letters", "text", "counted", "here sha256:1e77", str, Letters),
-        Backbone("gray", "image", "shrunk", "here sha256:94a7", lambda i: i.convert("L").resize((4, 2)), Gray),
+        Backbone("letters", "text", "counted", "here sha256:1e77", str, lambda half: Letters()),
+        Backbone(
+            "gray",
+            "image",
+            "shrunk",
+            "here sha256:94a7",
+            lambda i: i.convert("L").resize((4, 2)),
+            lambda half: Gray(),
+        ),
     ]
     for item in found:
         named = Named(item.name, item.kind, 0, 8, "none", "here", lambda: True, lambda weights, item=item: item)

@@ -33,3 +33,23 @@ def test_mistakes_are_told(cli, file):
     ):
         code, _, err = cli("fit", file, "--out", "h", *arguments)
         assert (code, err) == (2, f"taer: {message}\n")
+
+
+def test_predict_answers_with_the_word_for_unknown(cli, file, features, tmp_path):
+    cli("fit", file, "--classes", "0:5", "--out", "h", "--unknown", "?")
+    head = taer.load(tmp_path / "h")
+    head.novelty_threshold(per_class=True)
+    head.save(tmp_path / "own")
+    for name in ("h", "own"):
+        head = taer.load(tmp_path / name)
+        expected = head.predict(features.test_x, unknown="none").tolist()
+        assert "none" in expected
+        assert cli("predict", name, file, "--unknown", "none")[1].splitlines() == expected
+    code, _, err = cli("predict", "h", file, "--unknown", "class3")
+    assert (code, err) == (2, "taer: --unknown class3: that is one of the classes\n")
+    cli("fit", file, "--out", "plain")
+    code, _, err = cli("predict", "plain", file, "--unknown", "?")
+    assert (code, err) == (
+        2,
+        "taer: plain: keeps no threshold of novelty; 'taer fit --unknown' makes a head that does\n",
+    )

@@ -53,6 +53,13 @@ def predict(
             "text, unless it has a suffix or a slash.",
         ),
     ],
+    unknown: Annotated[
+        str | None,
+        typer.Option(
+            help="The answer for an input that is too novel, such as '?'. For heads that keep a threshold "
+            "('taer fit --unknown')."
+        ),
+    ] = None,
     top: Annotated[int | None, typer.Option(help="Only the most likely classes, this many.", min=1)] = None,
     format: Annotated[
         Format,
@@ -72,37 +79,44 @@ def predict(
 
     head = load(model)
     known = {str(label) for label in head.classes_.tolist()}
+    if unknown is not None and not hasattr(head, "threshold_"):
+        raise ValueError(f"{model}: keeps no threshold of novelty; 'taer fit --unknown' makes a head that does")
+    if unknown in known:
+        raise ValueError(f"--unknown {unknown}: that is one of the classes")
     right: list[bool] = []  # of the samples whose class the head knows
-    unknown = 0
+    others = 0
     write = _writer(format, top)
     for samples in Reader(head, backbone, weights, text_column).samples(inputs):
-        answers = _answers(head, samples, 1 if format is Format.labels and top is None else top)
+        answers = _answers(head, samples, 1 if format is Format.labels and top is None else top, unknown)
         write(answers)
         truth = samples.truth or []
         right += [
             str(answer.label) == label for answer, label in zip(answers, truth, strict=False) if label in known
         ]
-        unknown += sum(label not in known for label in truth)
-    if right or unknown:
+        others += sum(label not in known for label in truth)
+    if right or others:
         percent = f" ({100 * sum(right) / len(right):.2f} %)" if right else ""
-        others = f"; {unknown} are of classes it does not know" if unknown else ""
-        print(f"{sum(right)} of {len(right)} right{percent}{others}", file=sys.stderr)
+        rest = f"; {others} are of classes it does not know" if others else ""
+        print(f"{sum(right)} of {len(right)} right{percent}{rest}", file=sys.stderr)
 
 
-def _answers(head: Head, samples: Samples, top: int | None) -> list[Answer]:
+def _answers(head: Head, samples: Samples, top: int | None, unknown: str | None) -> list[Answer]:
+    from taer.heads.unknowns import thresholds_of
+
     scores = head.scores(samples.X)
     novelty, probabilities = head.novelty_of(samples.X, scores), head.probabilities(scores)
-    threshold = getattr(head, "threshold_", None)
+    best = head.classes_[scores.argmax(axis=1)]
+    novel = novelty > thresholds_of(head, best, None) if hasattr(head, "threshold_") else None
     everything = [range(len(head.classes_))] * len(scores)
     shown = everything if top is None else (-scores).argsort(axis=1, kind="stable")[:, :top]
     labels = head.classes_.tolist()
     return [
         Answer(
             input=name,
-            label=labels[scores[row].argmax()],
+            label=best[row].item() if unknown is None or not novel[row] else unknown,
             probabilities={labels[column]: probabilities[row, column].item() for column in shown[row]},
             novelty=novelty[row].item(),
-            unknown=None if threshold is None else bool(novelty[row] > threshold),
+            unknown=None if novel is None else bool(novel[row]),
         )
         for row, name in enumerate(samples.names)
     ]
@@ -115,7 +129,7 @@ def _writer(format: Format, top: int | None) -> Callable[[list[Answer]], None]:
 
     def labels(answers: list[Answer]) -> None:
         for answer in answers:
-            print(*answer.probabilities, sep="\t")  # one label, or the most likely
+            print(*([answer.label] if top is None else answer.probabilities), sep="\t")
 
     def rows(answers: list[Answer]) -> None:
         nonlocal is_first
