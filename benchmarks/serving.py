@@ -2,8 +2,8 @@
 
     python benchmarks/serving.py            needs wrk (Debian: apt-get install wrk) and pip install 'taer[serve]'
 
-Everything runs on 127.0.0.1, for a bounded time. The bare endpoint checks the same body with the same schema, and
-answers with the same fields; it has no versions, limits, counters or checks of the values.
+Everything runs on 127.0.0.1, for a bounded time. The bare endpoint checks the same JSON body with pydantic, as
+FastAPI does, and answers with the same classes; it has no versions, limits, counters, novelty or checks of the values.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 from fastapi.responses import Response
+from pydantic import BaseModel
 from threadpoolctl import threadpool_limits
 
 import taer
-from taer.serve.schemas import PredictRequest
 
 TOKEN = "benchmark"
 WIDTH, CLASSES, CONNECTIONS = 512, 100, 8
@@ -40,6 +40,11 @@ def blobs(classes: range, per_class: int) -> tuple[np.ndarray, np.ndarray]:
     centres = np.random.default_rng(0).normal(size=(1000, WIDTH)).astype(np.float32)
     y = np.repeat(list(classes), per_class)
     return centres[y] + np.random.default_rng(1).normal(size=(len(y), WIDTH)).astype(np.float32), y
+
+
+class PredictRequest(BaseModel):
+    vectors: list[list[float]]
+    top: int = 5
 
 
 def bare_app(head_file: str) -> FastAPI:
@@ -82,12 +87,16 @@ def post(url: str, body: Any = None) -> dict[str, Any]:
         return json.load(answer)
 
 
-def wrk(url: str, rows: int, seconds: int, folder: Path) -> dict[str, float]:
-    body = json.dumps({"vectors": blobs(range(rows), 1)[0].round(4).astype(float).round(4).tolist()})
-    (folder / "body.json").write_text(body)
+def wrk(url: str, rows: int, seconds: int, folder: Path, kind: str = "json") -> dict[str, float]:
+    X = blobs(range(rows), 1)[0]
+    if kind == "json":
+        (folder / "body").write_text(json.dumps({"vectors": X.astype(float).round(4).tolist()}))
+    else:
+        with (folder / "body").open("wb") as file:
+            np.save(file, X)
     (folder / "post.lua").write_text(
-        f'local file = io.open("{folder}/body.json")\n'
-        'wrk.method = "POST"\nwrk.body = file:read("*a")\nwrk.headers["Content-Type"] = "application/json"\n'
+        f'local file = io.open("{folder}/body", "rb")\n'
+        f'wrk.method = "POST"\nwrk.body = file:read("*a")\nwrk.headers["Content-Type"] = "application/{kind}"\n'
     )
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "-s", str(folder / "post.lua"), url]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -169,9 +178,15 @@ def main() -> None:
             for rows in (1, 32):
                 plain = wrk(f"{bare}/predict", rows, options.seconds, folder)
                 idle = wrk(f"{ours}/predict", rows, options.seconds, folder)
+                array = wrk(f"{ours}/predict", rows, options.seconds, folder, "x-npy")
                 with learning(ours) as tasks:
                     busy = wrk(f"{ours}/predict", rows, options.seconds, folder)
-                for name, found in (("bare", plain), ("taer serve", idle), ("taer serve, learning", busy)):
+                for name, found in (
+                    ("bare", plain),
+                    ("taer serve", idle),
+                    ("taer serve, application/x-npy", array),
+                    ("taer serve, learning", busy),
+                ):
                     rate, ratio = found["requests/s"], found["requests/s"] / plain["requests/s"]
                     latencies = f"{found['p50 ms']:.2f} | {found['p99 ms']:.2f}"
                     row = f"| {rows} | {name} | {rate:.0f} | {ratio:.2f} | {latencies} | {found['errors']:.0f} |"
