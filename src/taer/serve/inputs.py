@@ -26,7 +26,10 @@ class Backbone(Protocol):
 
     name: str
     kind: Literal["image", "text"]
-    origin: Origin | None  # what a head remembers of it
+
+    @property
+    def origin(self) -> Origin | None:
+        """What a head remembers of it."""
 
     def __call__(self, items: Sequence[Any], /) -> np.ndarray: ...
 
