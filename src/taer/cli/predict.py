@@ -106,17 +106,18 @@ def _answers(head: Head, samples: Samples, top: int | None, unknown: str | None)
     scores = head.scores(samples.X)
     novelty, probabilities = head.novelty_of(samples.X, scores), head.probabilities(scores)
     best = head.classes_[scores.argmax(axis=1)]
-    novel = novelty > thresholds_of(head, best, None) if hasattr(head, "threshold_") else None
+    limited = hasattr(head, "threshold_")
+    novel = novelty > (thresholds_of(head, best, None) if limited else float("inf"))
     everything = [range(len(head.classes_))] * len(scores)
     shown = everything if top is None else (-scores).argsort(axis=1, kind="stable")[:, :top]
     labels = head.classes_.tolist()
     return [
         Answer(
             input=name,
-            label=best[row].item() if unknown is None or not novel[row] else unknown,
+            label=unknown if unknown is not None and novel[row] else best[row].item(),
             probabilities={labels[column]: probabilities[row, column].item() for column in shown[row]},
             novelty=novelty[row].item(),
-            unknown=None if novel is None else bool(novel[row]),
+            unknown=bool(novel[row]) if limited else None,
         )
         for row, name in enumerate(samples.names)
     ]
