@@ -98,7 +98,7 @@ def cli(capsys, tmp_path, monkeypatch):
 class Letters:
     """The simplest reader of texts: how often each letter occurs."""
 
-    engine, batch_size = "letters", 2
+    engine, batch_size, in_flight = "letters", 2, 1
 
     def __call__(self, items):
         return np.array([[item.count(letter) for letter in "abcdefgh"] for item in items], np.float32)
@@ -107,7 +107,7 @@ class Letters:
 class Gray:
     """The simplest reader of images: four by two gray pixels."""
 
-    engine, batch_size = "gray", 2
+    engine, batch_size, in_flight = "gray", 2, 1
 
     def __call__(self, items):
         return np.stack([np.asarray(item, np.float32).ravel() / 255 - 0.5 for item in items])
@@ -117,8 +117,15 @@ class Gray:
 def backbones(monkeypatch):
     """Two backbones of eight features that a test can afford: ``letters`` for texts, ``gray`` for images."""
     found = [
-        Backbone("letters", "text", "counted", "here sha256:1e77", str, Letters),
-        Backbone("gray", "image", "shrunk", "here sha256:94a7", lambda i: i.convert("L").resize((4, 2)), Gray),
+        Backbone("letters", "text", "counted", "here sha256:1e77", str, lambda half=False: Letters()),
+        Backbone(
+            "gray",
+            "image",
+            "shrunk",
+            "here sha256:94a7",
+            lambda i: i.convert("L").resize((4, 2)),
+            lambda half=False: Gray(),
+        ),
     ]
     for item in found:
         named = Named(item.name, item.kind, 0, 8, "none", "here", lambda: True, lambda weights, item=item: item)
