@@ -70,6 +70,8 @@ def test_a_class_with_one_sample_is_not_judged_in_folds():
 
 
 def test_in_a_shell(cli, features, tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
     wrong = features.train_y.copy()
     wrong[17] = (wrong[17] + 1) % 10
     save_features(replace(features, train_y=wrong), tmp_path / "set.safetensors")
