@@ -150,6 +150,14 @@ def test_a_threshold_of_novelty_needs_no_held_out_samples(many):
         taer.TaER().partial_fit(X, y).novelty_threshold()
 
 
+def test_a_kept_threshold_knows_that_classes_are_confused():
+    """A third of these drawings look most like another class, which makes them no less known."""
+    data = taer.load_features()
+    head = taer.Bayes().partial_fit(data.train_x[data.train_y < 50], data.train_y[data.train_y < 50])
+    known = data.test_x[data.test_y < 50]
+    assert 0.01 < np.mean(head.novelty(known) > head.novelty_threshold(false_alarms=0.05)) < 0.12
+
+
 def test_probabilities_of_few_and_of_many_are_calibrated(many):
     X, y = blobs(40, 60, width=20, spread=2.5, seed=3)
     test = np.zeros(len(y), bool)

@@ -114,8 +114,9 @@ class Bayes(
                 if arrays["counts_"][label]:
                     known = merged(self._kept(label), known, self.roots_.shape[1])
                 self._describe(arrays, label, known)
-                self._try(arrays, label, task.X[members[:_TRIED]])
             self.__dict__ |= arrays
+            for label, members in task.members():
+                self._try(arrays, label, task.X[members[:_TRIED]])
 
     def _begin(self, task: Task) -> None:
         width = task.X.shape[1]

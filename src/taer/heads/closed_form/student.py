@@ -27,6 +27,7 @@ from taer.heads.unknowns import ENOUGH
 
 DIRECTIONS = 16  # of the covariance of a class that enter its scores
 _AT_ONCE = 1 << 22  # values of directions that are looked at in one go
+_RIVALS = 1 << 10  # scores of all classes that are looked at for the novelty of the samples of one
 _FEW = 1 / 8  # of the classes: rows with fewer share too few of them to be asked together
 _TIES = 1e-5  # relative: scores as close as that may be equal in the type of the head
 
@@ -63,9 +64,10 @@ class StudentHead(Head):
         ),
         "along_": array("classes", "directions", help="their centers along them"),
         "most_": array("classes", at_least=0, help="what they take off a squared distance at most"),
-        "novelties_": array(
-            "classes", SIZE, help="quantiles of how novel its samples looked before they were learned"
+        "own_misfits_": array(
+            "classes", SIZE, help="quantiles of how little samples fitted a class that had not learned them"
         ),
+        "novelties_": array("classes", SIZE, help="quantiles of how novel they looked beside all known classes"),
         "tried_": array("classes", at_least=0, help="how many those samples were"),
     }
 
@@ -76,7 +78,7 @@ class StudentHead(Head):
         self.roots_ = np.zeros((0, rank, width), np.float32)
         self.columns_, self.inverses_ = np.zeros((0, width), self.dtype_), np.zeros((0, width), self.dtype_)
         self.levels_, self.heights_, self.most_ = np.zeros(0), np.zeros(0), np.zeros(0)
-        self.novelties_, self.tried_ = np.zeros((0, SIZE)), np.zeros(0)
+        self.own_misfits_, self.novelties_, self.tried_ = np.zeros((0, SIZE)), np.zeros((0, SIZE)), np.zeros(0)
         self.directions_, self.along_ = np.zeros((0, directions, width), np.float32), np.zeros((0, directions))
 
     def _describe(self, arrays: dict[str, np.ndarray], label: int, known: Summary) -> None:
@@ -103,20 +105,34 @@ class StudentHead(Head):
         arrays["most_"][label] = density.most
 
     def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
-        """Write how novel each half of the samples looks to a class that has seen only the other half."""
+        """Write how each half of the samples looks to a class that has seen only the other half, and to all classes."""
         if len(X) < 2:
             return
-        prior, novelties = self.prior_, []
+        prior, misfits, novelties = self.prior_, [], []
         space = prior(self.embedding_(X))
+        asked = max(_RIVALS // len(self.counts_), 1)  # rows: among many classes a few of each are enough
         for seen, held in ((space[::2], space[1::2]), (space[1::2], space[::2])):
             density = predictive(summarize(seen, DIRECTIONS), prior.nu, prior.psi, DIRECTIONS)
-            scores = log_densities(held, [density, self._unseen()])
-            novelties.append(scores[:, 1] - scores[:, 0] - prior.offset(len(seen)))
-        sketch, before = sketched(np.concatenate(novelties)), arrays["tried_"][label]
-        arrays["novelties_"][label] = (
-            mixed(arrays["novelties_"][label], before, sketch, len(X)) if before else sketch
-        )
+            own, unseen = log_densities(held, [density, self._unseen()]).T
+            own = own + prior.offset(len(seen))
+            misfits.append(unseen - own)
+            novelties.append(unseen[:asked] - self._best_of(held[:asked], own[:asked], label))
+        before = arrays["tried_"][label]
+        for name, values in (("own_misfits_", misfits), ("novelties_", novelties)):
+            sketch = sketched(np.concatenate(values))
+            arrays[name][label] = mixed(arrays[name][label], before, sketch, len(X)) if before else sketch
         arrays["tried_"][label] = before + len(X)
+
+    def _best_of(self, space: np.ndarray, own: np.ndarray, label: int) -> np.ndarray:
+        """The highest score of each row among all classes, given that of one of them."""
+        lowest, highest = self._bounds(space)
+        lowest[:, label] = highest[:, label] = np.inf
+        at_most = np.minimum(highest.min(axis=1), np.exp(-own / space.shape[1]))
+        possible = (lowest <= at_most[:, None]) & np.isfinite(lowest)
+        best = own.copy()
+        for row in np.flatnonzero(possible.any(axis=1)):
+            best[row] = max(own[row], self._scores_at(space[[row]], np.flatnonzero(possible[row])).max())
+        return best
 
     def _unseen(self) -> Density:
         """A class of which nothing is known."""
@@ -131,22 +147,21 @@ class StudentHead(Head):
         return pooled_quantile(self.novelties_[kept].ravel(), weights, 1 - false_alarms)
 
     def _class_limits(self, fraction: float) -> np.ndarray:
-        """What a fraction of the kept novelties of each class lies below; classes of few samples share theirs."""
+        """What a fraction of the kept misfits of each class lies below; classes of few samples share theirs."""
         # As in conformal prediction: of n samples and a new one, the new one is as likely the largest as any other.
         levels = np.minimum(1, fraction * (1 + 1 / np.maximum(self.tried_, 1)))
-        pairs = zip(self.novelties_, levels, strict=True)
+        pairs = zip(self.own_misfits_, levels, strict=True)
         own = np.array([pooled_quantile(each, np.ones(SIZE), level) for each, level in pairs])
         many, tried = self.tried_ >= ENOUGH, self.tried_ > 0
         few = tried & ~many if (tried & ~many).any() else tried
         if not few.any():
             raise ValueError("no class has two samples yet, so calibrate(X, y) with held-out samples comes first")
-        shared = pooled_quantile(self.novelties_[few].ravel(), np.repeat(self.tried_[few], SIZE), fraction)
+        shared = pooled_quantile(self.own_misfits_[few].ravel(), np.repeat(self.tried_[few], SIZE), fraction)
         return np.where(many, own, shared)
 
     def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
-        limits = self._class_limits(1 - false_alarms)
         return {
-            label: float(limits[at])
+            label: pooled_quantile(self.novelties_[at], np.ones(SIZE), 1 - false_alarms)
             for at, (label, _) in enumerate(self.learning_order_)
             if self.tried_[at] >= ENOUGH
         }
@@ -174,12 +189,14 @@ class StudentHead(Head):
 
     def _absorb(self, other: Self) -> None:
         """How novel the samples of classes looked that only the other head has tried."""
-        novelties, tried = self.novelties_.copy(), self.tried_.copy()
+        names = ("own_misfits_", "novelties_", "tried_")
+        arrays = {name: getattr(self, name).copy() for name in names}
         for at, (label, _) in enumerate(other.learning_order_):
             own = self._number_of(label) if label in self.classes_ else None
-            if own is not None and not tried[own]:
-                novelties[own], tried[own] = other.novelties_[at], other.tried_[at]
-        self.novelties_, self.tried_ = novelties, tried
+            if own is not None and not self.tried_[own]:
+                for name in names:
+                    arrays[name][own] = getattr(other, name)[at]
+        self.__dict__ |= arrays
 
     def _kept(self, label: int) -> Summary:
         """What is kept of a class."""
@@ -216,7 +233,8 @@ class StudentHead(Head):
     def _best(self, X: np.ndarray) -> np.ndarray:
         """The best class of each row, by its full score; only classes that can be the best are scored in full."""
         space = self.prior_(self.embedding_(X))
-        possible = self._possible(space)
+        lowest, highest = self._bounds(space)
+        possible = lowest <= highest.min(axis=1, keepdims=True)
         best = possible.argmax(axis=1)
         unsure = np.flatnonzero(possible.sum(axis=1) > 1)
         if not len(unsure):
@@ -229,11 +247,8 @@ class StudentHead(Head):
             best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
         return best
 
-    def _possible(self, space: np.ndarray) -> np.ndarray:
-        """Whether a class can be the best of a row, by bounds on its distance that need no directions.
-
-        Scores are compared as ``(1 + r/d) · exp(-height/d)``, which falls as they rise.
-        """
+    def _bounds(self, space: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Between which ``exp(-score / d) = (1 + r/d) · exp(-height/d)`` lies, for all classes; needs no directions."""
         inverses, width = self.inverses_, self.n_features_in_
         rows = space.astype(inverses.dtype)
         squared = np.square(rows) @ inverses.T
@@ -244,9 +259,9 @@ class StudentHead(Head):
         # A sum of so many products is off by at most this; no term is larger than the sum of both squares.
         slack = 4 * width * np.finfo(inverses.dtype).eps * (squared + levels)
         scale = np.exp(-heights / width)
-        at_most = ((1 + (around + slack) / width) * scale).min(axis=1, keepdims=True)
-        at_least = (1 + np.maximum(around - slack - most, 0) / width) * scale
-        return np.asarray(at_least <= at_most * (1 + _TIES))
+        lowest = (1 + np.maximum(around - slack - most, 0) / width) * scale
+        highest = (1 + (around + slack) / width) * scale * (1 + _TIES)
+        return lowest, highest
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
