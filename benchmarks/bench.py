@@ -92,17 +92,18 @@ def against_frameworks(document: Document, problem: Problem, repeats: int) -> di
         "framework. Avalanche (`benchmarks/avalanche_loops.py`) has a `TensorDataset` of features, its "
         "`IncrementalClassifier`, its `ReplayPlugin(200)` with its class-balanced buffer, and its DER strategy; the "
         "objective of TaER is a small plugin. Its DER strategy replays one draw for both terms where the other two "
-        "sides draw twice. Seconds are of learning the whole stream, median and range.",
+        "sides draw twice. Seconds are the time to learn the whole stream, median and range.",
         table(f"method | epochs | {THREE_SIDES}", rows),
-        "From one and ten epochs of TaER, a step and what a task costs besides its steps; the last line is explained "
-        "in the next section:",
-        table("side | a step, µs | a task besides, ms", apart),
+        "The time of one step, and of the rest of a task, from one and ten epochs of TaER. The next section explains "
+        "the last line:",
+        table("side | a step, µs | rest of a task, ms", apart),
     )
     document.section(
         "Against the limit",
-        "The two matrix products of each step of TaER alone, in numpy, on rows that lie ready in the order in which "
-        "they are needed: the least that any loop with these batches can take. TaER does more: it draws, gathers "
-        "and checks, looks at the old columns once a task, and keeps a memory. Measured in turn with the sides above.",
+        "The two matrix products of each step of TaER alone, in numpy, on rows that are already in the order in "
+        "which they are needed: the least that any loop with these batches can take. TaER does more: it draws, gathers "
+        "and checks, multiplies by the old columns once per task, and keeps a memory. Measured in turn with the sides "
+        "above.",
         table(
             "epochs | taer, s | products alone, s | ratio",
             [
@@ -134,7 +135,7 @@ def other_methods(document: Document, problem: Problem, small: Problem, repeats:
         document.times_torch[name] = ratio(loop, own)
     document.section(
         "Other methods against torch",
-        f"One epoch; oEWC and GSS, whose public codes run one backward pass a sample, on {len(small.tasks)} tasks "
+        f"One epoch; oEWC and GSS, whose public codes run one backward pass per sample, on {len(small.tasks)} tasks "
         f"of {len(small.tasks[0][0]):,}.",
         table("method | taer, s | torch, s | times torch | accuracy of the two", rows),
     )
@@ -166,10 +167,10 @@ def where_the_time_goes(document: Document, problem: Problem) -> None:
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in functions(problem, **AS_COMPARED))
     document.section(
         "Where the time goes",
-        "TaER, milliseconds a task of one epoch, mean over the ten tasks: as compared above (features as they are, "
+        "TaER, milliseconds per task of one epoch, mean over the ten tasks: as compared above (features as they are, "
         "columns from zero) and with the defaults (standardised, columns from class means).",
         table("part | as compared | defaults", rows),
-        f"Own time of functions under cProfile, which makes calls look dearer than they are: {shares}.",
+        f"Own time of functions under cProfile, which makes calls look slower than they are: {shares}.",
     )
 
 
@@ -283,8 +284,8 @@ def what_it_takes(own: float, budget: float, products: float) -> str:
     if budget <= products:
         return f"The matrix products alone ({products:.3f} s) take longer than the {budget:.3f} s that are allowed."
     return (
-        f"TaER takes {own:.3f} s and may take {budget:.3f}; the matrix products are {products:.3f} of both. What is "
-        f"besides them has to become {(own - products) / (budget - products):.1f} times shorter."
+        f"TaER takes {own:.3f} s and may take {budget:.3f}; the matrix products are {products:.3f} of both. The "
+        f"rest has to become {(own - products) / (budget - products):.1f} times as fast."
     )
 
 
@@ -326,11 +327,11 @@ def written(document: Document, problem: Problem, machine: str, repeats: int, mi
         "# Benchmarks",
         f"`make bench` makes this page: one run of {minutes:.0f} minutes, in an environment of its own that has Avalanche.",
         f"- Machine: {machine}.\n"
-        "- One thread for every library. Seconds are of processor time, which other work on the machine disturbs least. "
+        "- One thread for every library. Seconds are processor time, which other work on the machine disturbs least. "
         "The sides of a comparison run in turn in one process; "
         f"medians of {repeats} repeats ({min(3, repeats)} for growth and real features) with their range.\n"
         f"- The problem: {tasks} tasks of {samples:,} × {width} in float32, ten Gaussian classes each; batches of 32 and "
-        "32 replayed, a memory of 200, plain descent at the same rate, features as they are and columns from zero on "
+        "32 replayed, a memory of 200, plain SGD at the same rate, features as they are and columns from zero on "
         "all sides.\n"
         f"- The sides of a comparison must reach the same accuracy on {len(problem.test_y):,} test samples, mean over the "
         f"repeats, or the run fails: at most {TOLERANCE} points apart.",
