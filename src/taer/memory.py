@@ -124,7 +124,7 @@ class Memory:
             raise ValueError(f"expected {n} rows of {width} finite numbers, got {self.X.dtype} {self.X.shape}")
         if any(values.shape[:1] != (n,) or values.dtype.kind != "f" for values in self.extra.values()):
             raise ValueError(f"expected what is kept with the rows to have {n} rows, too")
-        if self.seen < n or self.capacity >= 1 << 63:
+        if self.seen < n or max(self.seen, self.capacity) >= 1 << 63:
             raise ValueError(f"expected {n} samples or more to have been offered, got {self.seen}")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
