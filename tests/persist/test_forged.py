@@ -182,6 +182,8 @@ def check_forged(number, files, samples, path):
         one = head.predict_proba(X[:1])
         np.testing.assert_allclose(one, probabilities[:1], atol=1e-4, err_msg=f"{name} {number}")
         head.save(path)  # what was loaded can be kept
+        if hasattr(head, "epochs"):
+            head.epochs = min(head.epochs, 10)  # a forged number of them is learned, but not in our time
         with contextlib.suppress(ValueError):  # such as numbers so large that learning diverges
             head.partial_fit(X, np.array(["ant", "gnu"])[np.arange(len(X)) % 2] if "ant" in known else samples[1])
     return True

@@ -79,6 +79,14 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
     def _store_task(self, task: Task, network: Network) -> None:
         self.hidden_ = network.hidden
 
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        units, (members, atoms) = len(self.hidden_), self.atoms_.shape[1:3]
+        if not atoms or units % atoms or not members or self.columns_.shape[1] != members * units:
+            raise ValueError(
+                f"atoms_: expected atoms that mix groups of {units} units, for members of as many columns"
+            )
+
     def _by_member(self, columns: np.ndarray) -> list[np.ndarray]:
         return np.split(columns, self.atoms_.shape[1], axis=1)
 
