@@ -275,7 +275,7 @@ def test_fas_swaps_the_atoms_alone(tasks):
 
 
 def test_fas_says_which_widths_it_can_have(tasks):
-    with pytest.raises(ValueError, match="width must be a multiple of atoms, got 30 and 4"):
+    with pytest.raises(ValueError, match="atoms must divide width, got 4 and 30"):
         taer.FASAdapter(width=30, atoms=4).partial_fit(*tasks[0])
 
 

@@ -9,12 +9,15 @@ from scipy.stats import multivariate_normal
 from sklearn.decomposition import FactorAnalysis
 
 import taer
+from taer.heads.adapter.network import Network, NetworkLoop, NetworkPlan
 from taer.heads.closed_form.factor_analyser import factor_analysis
+from taer.heads.descent import losses
 from taer.heads.descent.base import DescentHead
 from taer.heads.descent.consolidation import pulled_back
 from taer.heads.descent.loop import Samples, entropy_gradient
 from taer.heads.descent.rwalk import EPSILON
-from tests.conftest import blobs
+from taer.heads.embedding import Standardize
+from tests.conftest import blobs, small_head
 from tests.heads.test_baselines import OLD, ONE_STEP, OneStep, columns, cross_entropy, softmax
 from tests.heads.test_objectives import learn, mean_cross_entropy, numerical_gradient
 
@@ -336,12 +339,13 @@ def test_more_factors_than_features_are_all_of_them(tasks):
 
 # The entropy of CPR
 
-SPREAD = [name for name in taer.HEADS if "entropy" in taer.make_head(name).get_params()]
+WITH_ENTROPY = [name for name in taer.HEADS if "entropy" in taer.make_head(name).get_params()]
+SPREAD = [name for name in WITH_ENTROPY if issubclass(taer.HEADS[name], DescentHead)]
 
 
-def test_every_linear_layer_learned_by_sgd_has_the_entropy_except_sigmoids():
-    learned = [name for name, head in taer.HEADS.items() if issubclass(head, DescentHead)]
-    assert sorted({*learned} - {*SPREAD}) == ["icarl"]
+def test_every_head_learned_by_sgd_has_the_entropy_except_sigmoids():
+    learned = [name for name in taer.HEADS if "epochs" in taer.make_head(name).get_params()]
+    assert sorted({*learned} - {*WITH_ENTROPY}) == ["icarl"]
 
 
 def test_entropy_gradient_against_finite_differences():
@@ -357,6 +361,39 @@ def test_entropy_gradient_against_finite_differences():
     together = np.column_stack([scores[:, :2], np.logaddexp.reduce(scores[:, 2:], axis=1)])
     inside = entr(softmax(scores[:, 2:])).sum(axis=1)
     np.testing.assert_allclose(entropy_gradient(together, weight, inside)[:, :2], expected[:, :2], atol=1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_ENTROPY if name not in SPREAD])
+def test_an_adapter_with_entropy_is_less_sure(name):
+    X, y = blobs(6, 40, spread=2.0)
+    plain, spread = (small_head(name, random_state=0, entropy=beta).fit(X, y) for beta in (0.0, 0.5))
+    entropies = [entr(head.predict_proba(X)).sum(axis=1).mean() for head in (plain, spread)]
+    assert entropies[1] > 1.2 * entropies[0]
+    assert spread.score(X, y) > 0.5
+
+
+def test_a_step_of_a_network_takes_the_entropy_off_the_loss():
+    """Of the columns that answer alone; the last one is auxiliary."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(8, 5)), rng.integers(0, 3, 8)
+    hidden, outgoing, moved = rng.normal(size=(6, 5)), rng.normal(size=(4, 6)), []
+    for beta in (0.0, 0.4):
+        as_they_are = Standardize(np.zeros(5), np.ones(5), "float64")
+        loop = NetworkLoop(as_they_are, np.random.default_rng(0), 0.3, 1, 8, "keep", beta)
+        network = Network(hidden.copy(), outgoing.copy(), np.ones(6))
+        loop.train(network, NetworkPlan(Samples(X, {"target": y}), losses.cross_entropy, answering=3))
+        moved.append(network)
+
+    def lost(W, A):
+        scores = np.maximum(X @ A.T, 0) @ W[:3].T
+        return -0.4 * entr(softmax(scores)).sum(axis=1).mean()
+
+    for name, start, loss in (
+        ("columns", outgoing, lambda W: lost(W, hidden)),
+        ("hidden", hidden, lambda A: lost(outgoing, A)),
+    ):
+        step = (getattr(moved[0], name) - getattr(moved[1], name)) / 0.3
+        np.testing.assert_allclose(step, numerical_gradient(loss, start), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SPREAD)

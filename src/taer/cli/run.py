@@ -270,11 +270,15 @@ def _print_summary(
         "Samples and bytes are those of the exemplars, statistics and penalties that are kept besides the columns. "
         f"{source}."
     )
-    for i, name in enumerate(header):
+    console, fits = Console(), len(header)
+    widths = [max(map(len, column)) + 3 for column in zip(header, *cells, strict=True)]
+    while sum(widths[:fits]) >= console.width and fits > 1 + len(metrics):
+        fits -= 1  # what is kept is in the other formats, too; a name cut short would be nowhere
+    for i, name in enumerate(header[:fits]):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
     for line in cells:
-        table.add_row(*line)
-    Console().print(table)
+        table.add_row(*line[:fits])
+    console.print(table)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from taer.heads.adapter.memory import ExemplarHead
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, check_finite
-from taer.heads.descent.losses import cross_entropy, cross_entropy_gradient, margin_gradient
+from taer.heads.descent.losses import cross_entropy, margin_gradient, spread_cross_entropy
 from taer.heads.embedding import unit_rows
 from taer.heads.fitted import Fitted, array, number
 from taer.heads.params import param
@@ -103,7 +103,7 @@ class AANetsAdapter(
 
     def _gradients(self, task: Task, batch: Batch, branches: Branches, before: Branches) -> Branches:
         answer, target = branches(batch.rows), batch.constants["target"]
-        by_scores = cross_entropy_gradient(branches.eta * answer.cosines, target, batch.weight)
+        by_scores = spread_cross_entropy(branches.eta * answer.cosines, target, batch.weight, self.entropy)
         margin = margin_gradient(answer.cosines, target, np.isin(target, task.old), task.current, NEAREST)
         pull = self.less_forget * np.sqrt(len(task.old) / len(task.current))
         by_features = -pull * batch.weight[:, None] * before(batch.rows).features if pull else 0

@@ -9,6 +9,7 @@ import numpy as np
 from taer.heads import exact
 from taer.heads.adapter.network import Network, NetworkLoop, NetworkPlan, units_of
 from taer.heads.base import Head, Task, grown
+from taer.heads.descent import loop
 from taer.heads.embedding import Standardize
 from taer.heads.fitted import Fitted, array, value_of
 from taer.heads.params import param
@@ -25,17 +26,9 @@ class AdapterHead(Head):
     epochs: int = param(10, "passes over the samples of a task", at_least=1)
     lr: float = param(0.1, "learning rate", above=0)
     batch_size: int = param(32, "samples of the current task in a step", at_least=1)
-    last_batch: str = param(
-        "weigh",
-        "the last batch of an epoch, if smaller than batch_size: a step like any other, no step, or a step with the "
-        "learning rate times its size / batch_size; the only batch of an epoch is always a whole step",
-        options=("keep", "drop", "weigh"),
-    )
-    standardize: str = param(
-        "scale",
-        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
-        options=("none", "center", "scale"),
-    )
+    last_batch: str = loop.last_batch()
+    standardize: str = loop.standardize()
+    entropy: float = loop.entropy()
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
@@ -80,7 +73,9 @@ class AdapterHead(Head):
 
     def _loop(self, epochs: int | None = None) -> NetworkLoop:
         epochs = self.epochs if epochs is None else epochs
-        return NetworkLoop(self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch)
+        return NetworkLoop(
+            self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch, self.entropy
+        )
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = self.columns_ if classes is None else self.columns_[classes]

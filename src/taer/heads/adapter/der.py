@@ -71,7 +71,9 @@ class DERAdapter(
             network.hidden[resting:] -= lr * gradients.hidden
             network.columns[:] -= lr * gradients.columns
 
-        plan = NetworkPlan(self._union(task), self._gradient(task), resting_units=resting, move=move)
+        plan = NetworkPlan(
+            self._union(task), self._gradient(task), answering=task.n_classes, resting_units=resting, move=move
+        )
         self._loop().train(network, plan)
         self._store(replace(network, columns=network.columns[: task.n_classes]))
         self._remember(task)

@@ -55,9 +55,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
         super()._open(task)
         if task.number == 1:
             if self.width % self.atoms:
-                raise ValueError(
-                    f"FASAdapter: width must be a multiple of atoms, got {self.width} and {self.atoms}"
-                )
+                raise ValueError(f"FASAdapter: atoms must divide width, got {self.atoms} and {self.width}")
             self.columns_ = np.zeros((task.n_classes, self.members * self.width), self.dtype_)
             self.atoms_: np.ndarray = np.zeros((0, self.members, self.atoms, self.atoms), self.dtype_)
 

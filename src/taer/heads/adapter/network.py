@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taer.heads.descent.loop import Loop, Plan, check_finite
+from taer.heads.descent.loop import Loop, Plan, check_finite, entropy_gradient
 from taer.threads import one_blas_thread
 
 
@@ -48,6 +48,7 @@ def shrunk(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
 class NetworkPlan(Plan):
     """What a head does in one task, with a network."""
 
+    answering: int | None = None  # the first columns, whose softmax answers, if others are auxiliary
     resting_units: int = 0  # the first units, whose incoming weights do not change
     # called before each step with the fraction of the epoch's steps that are done, 1 at the last
     prepare: Callable[[float], None] | None = None
@@ -69,7 +70,12 @@ class NetworkLoop(Loop):
                     if plan.prepare is not None:
                         plan.prepare(at / (steps - 1) if steps > 1 else 1.0)
                     units = units_of(network.hidden, batch.rows)
-                    by_scores = plan.gradient((units * network.gates) @ network.columns.T, batch)
+                    scores = (units * network.gates) @ network.columns.T
+                    if self.entropy:
+                        spread = entropy_gradient(scores[:, : plan.answering], self.entropy * batch.weight)
+                    by_scores = plan.gradient(scores, batch)
+                    if self.entropy:
+                        by_scores[:, : plan.answering] += spread
                     gradients = network.gradients(batch.rows, units, by_scores, plan.resting_units)
                     lr = full_step * batch.fraction
                     if plan.move is not None:

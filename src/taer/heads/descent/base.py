@@ -9,6 +9,7 @@ from scipy.sparse import csc_array
 
 from taer.heads import exact
 from taer.heads.base import Head, Task, grown
+from taer.heads.descent import loop
 from taer.heads.descent.loop import Loop, Plan
 from taer.heads.embedding import Standardize, unit_rows
 from taer.heads.fitted import Fitted, array, value_of
@@ -28,22 +29,9 @@ class DescentHead(Head):
     epochs: int = param(10, "passes over the samples of a task", at_least=1)
     lr: float = param(0.1, "learning rate", above=0)
     batch_size: int = param(32, "samples of the current task in a step", at_least=1)
-    last_batch: str = param(
-        "weigh",
-        "the last batch of an epoch, if smaller than batch_size: a step like any other, no step, or a step with the "
-        "learning rate times its size / batch_size; the only batch of an epoch is always a whole step",
-        options=("keep", "drop", "weigh"),
-    )
-    standardize: str = param(
-        "scale",
-        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
-        options=("none", "center", "scale"),
-    )
-    entropy: float = param(
-        0.0,
-        "weight of the entropy of the probabilities, which is taken off the loss of each sample (CPR); 0 for none",
-        at_least=0,
-    )
+    last_batch: str = loop.last_batch()
+    standardize: str = loop.standardize()
+    entropy: float = loop.entropy()
     init: str = param(
         "normalized-mean",
         "start of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",

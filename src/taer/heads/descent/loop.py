@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from taer.heads.embedding import Standardize
+from taer.heads.params import param
 from taer.memory import draw
 
 _BLOCK = 1 << 19  # values whose random draws are made, and which are read from storage, together
@@ -52,6 +53,34 @@ class Plan:
     lr: float | None = None  # the head's if not given
     # moves the columns, given the gradient and the learning rate; plain descent if not given
     step: Callable[[np.ndarray, np.ndarray, float], None] | None = None
+
+
+def last_batch() -> Any:
+    """The declaration of a parameter that every head with this loop has."""
+    return param(
+        "weigh",
+        "the last batch of an epoch, if smaller than batch_size: a step like any other, no step, or a step with the "
+        "learning rate times its size / batch_size; the only batch of an epoch is always a whole step",
+        options=("keep", "drop", "weigh"),
+    )
+
+
+def standardize() -> Any:
+    """The same, of the map before the loop."""
+    return param(
+        "scale",
+        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
+        options=("none", "center", "scale"),
+    )
+
+
+def entropy() -> Any:
+    """The same, of the term of CPR."""
+    return param(
+        0.0,
+        "weight of the entropy of the probabilities, which is taken off the loss of each sample (CPR); 0 for none",
+        at_least=0,
+    )
 
 
 @dataclass(frozen=True)
