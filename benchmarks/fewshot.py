@@ -5,8 +5,9 @@
     python tools/fill_docs.py docs/fewshot.md fewshot.out.md
 
 A data set is known by the name in the header of its file; ``sketches100`` is the embedded one. The first task has all
-samples, later ones a few per class, drawn by the seed. Everything is kept in --out: run again, and only what is missing
-is run. With --stored nothing is run, and what is missing shows as a dash.
+samples, later ones a few per class, drawn by the seed. A head learns the first task once per seed; a copy goes on from
+there for each number of samples. Everything is kept in --out: run again, and only what is missing is run. With --stored
+nothing is run, and what is missing shows as a dash.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import argparse
 import hashlib
 import json
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +34,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from taer import metrics
-from taer.experiment import FEW_SHOT, Run, Spread, read_result, run_grid
+from taer.experiment import Run, Spread
 from taer.features import FeatureSet, load_features
-from taer.heads import HEADS
+from taer.heads import HEADS, Head, make_head
+from taer.heads.few import FewSamplesWarning
 from taer.report.figures import Curve, curves
 from taer.stream import Stream, class_stream
 from taer.threads import one_blas_thread
@@ -111,17 +116,13 @@ class Refitted:
         )
         return chosen
 
-    def measure(self, stream: Stream, strength: dict[str, Any]) -> dict[str, float | None]:
-        """Accuracies after the last task."""
+    def fitted(self, stream: Stream, strength: dict[str, Any]) -> Any:
+        """On all samples of the stream."""
         data, model = stream.features, clone(self.model).set_params(**strength)
         if isinstance(model, KNeighborsClassifier):
             model.set_params(n_neighbors=min(5, stream.shots or 5))  # no more than a new class has
         rows = np.concatenate([stream.train_rows(t) for t in range(len(stream))])
-        model.fit(data.train_x[rows].astype(np.float64), data.train_y[rows])
-        y_true, y_pred = np.asarray(data.test_y), model.predict(data.test_x[:].astype(np.float64))
-        first = np.isin(y_true, stream.tasks[0])
-        marked = {"last": np.ones(len(y_true), bool), "base": first, "new": ~first}
-        return {metric: metrics.accuracy_among(y_true, y_pred, members) for metric, members in marked.items()}
+        return model.fit(data.train_x[rows].astype(np.float64), data.train_y[rows])
 
 
 REFITTED = {
@@ -146,58 +147,73 @@ class Bench:
     shots: list[str]
     seeds: int
     out: Path
-    jobs: int
     strengths: dict[str, dict[str, Any]] = field(default_factory=dict)  # of what is refitted, by its first task
 
-    def runs(self, data: FeatureSet, method: str, shots: str) -> list[Run]:
-        return [Run(stream, method, {}, seed) for seed, stream in enumerate(self._streams(data, method, shots))]
-
-    def _streams(self, data: FeatureSet, method: str, shots: str) -> Iterator[Stream]:
+    def streams(self, data: FeatureSet, method: str, shots: str) -> list[Stream]:
         """One for each seed; a single one where a seed would change nothing."""
         protocol = protocol_of(data)
         random = not protocol.natural or shots != "all"
         random |= method in HEADS and "epochs" in HEADS[method]().get_params()
-        for seed in range(self.seeds if random else 1):
-            yield protocol.stream(data, shots, seed)
+        return [protocol.stream(data, shots, seed) for seed in range(self.seeds if random else 1)]
 
-    def run_all(self) -> None:
-        """All runs in one grid, so that no worker waits; then what scikit-learn refits."""
-        cells = [(data, method, shots) for data in self.sets for shots in self.shots for method in self.methods]
-        runs = [run for data, method, shots in cells if method in HEADS for run in self.runs(data, method, shots)]
-        for done, (run, _, stored) in enumerate(run_grid(runs, self.out, jobs=self.jobs), start=1):
-            if not stored:
-                where = f"{run.stream.features.name}, {run.stream.shots or 'all'} shots, seed {run.seed}"
-                print(f"{done} of {len(runs)}: {run.method}, {where}", file=sys.stderr, flush=True)
-        for data, method, shots in cells:
-            if method in REFITTED:
-                for seed, stream in enumerate(self._streams(data, method, shots)):
-                    path = self._path(method, stream)
-                    if not path.is_file():
-                        with one_blas_thread():
-                            path.write_text(json.dumps(self._refit(method, stream)))
-                        print(f"{method}, {data.name}, {shots} shots, seed {seed}", file=sys.stderr, flush=True)
+    def run(self, data: FeatureSet, method: str) -> None:
+        """Whatever is missing of a method on a data set."""
+        for seed in range(self.seeds):
+            of_seed = [
+                streams[seed] for shots in self.shots if len(streams := self.streams(data, method, shots)) > seed
+            ]
+            missing = [stream for stream in of_seed if not self._path(method, stream, seed).is_file()]
+            for stream, model in self._learned(method, missing, seed):
+                self._path(method, stream, seed).write_text(json.dumps(measured(model, stream)))
+                print(
+                    f"{method}, {data.name}, {stream.shots or 'all'} shots, seed {seed}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
-    def _refit(self, name: str, stream: Stream) -> dict[str, float | None]:
-        key = f"{name} {stream.features.fingerprint} {stream.tasks[0]}"
-        if key not in self.strengths:
-            self.strengths[key] = REFITTED[name].choose(stream) if REFITTED[name].choices else {}
-        return REFITTED[name].measure(stream, self.strengths[key])
+    def _learned(self, method: str, streams: list[Stream], seed: int) -> Iterator[tuple[Stream, Any]]:
+        """A model for each stream; all of them begin with the same first task."""
+        if not streams:
+            return
+        if method in REFITTED:
+            key = f"{method} {streams[0].features.fingerprint} {streams[0].tasks[0]}"
+            if key not in self.strengths:
+                self.strengths[key] = REFITTED[method].choose(streams[0]) if REFITTED[method].choices else {}
+            yield from ((stream, REFITTED[method].fitted(stream, self.strengths[key])) for stream in streams)
+            return
+        first = next(iter(streams[0]))
+        begun = make_head(method, random_state=seed).partial_fit(first.X_train, first.y_train)
+        for stream in streams:
+            head = deepcopy(begun)
+            for task in islice(stream, 1, None):
+                head.partial_fit(task.X_train, task.y_train)
+            yield stream, head
 
-    def _path(self, name: str, stream: Stream) -> Path:
-        parts = [name, stream.features.fingerprint, stream.tasks, stream.rows_digest]
-        return self.out / f"refitted-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]}.json"
+    def _path(self, method: str, stream: Stream, seed: int) -> Path:
+        code = Run(stream, method, {}, seed).file_name if method in HEADS else method
+        parts = [code, stream.features.fingerprint, stream.tasks, stream.rows_digest]
+        return self.out / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]}.json"
 
     def values(self, data: FeatureSet, method: str, shots: str) -> dict[str, list[float]]:
         """Percentages by metric, one for each seed that is on disk."""
-        if method in HEADS:
-            found: list[Any] = [read_result(self.out / run.file_name) for run in self.runs(data, method, shots)]
-        else:
-            paths = [self._path(method, stream) for stream in self._streams(data, method, shots)]
-            found = [json.loads(path.read_text()) for path in paths if path.is_file()]
-        measured = [one for one in found if one is not None]
-        return {
-            metric: [100 * one[metric] for one in measured if one.get(metric) is not None] for metric in FEW_SHOT
-        }
+        paths = [self._path(method, stream, seed) for seed, stream in enumerate(self.streams(data, method, shots))]
+        found = [json.loads(path.read_text()) for path in paths if path.is_file()]
+        return {metric: [100 * one[metric] for one in found if one.get(metric) is not None] for metric in BLOCKS}
+
+
+def measured(model: Any, stream: Stream) -> dict[str, float | None]:
+    """Fractions after the last task."""
+    X, y_true = stream.features.test_x[:], np.asarray(stream.features.test_y)
+    first = np.isin(y_true, stream.tasks[0])
+    found: dict[str, float | None] = {}
+    if isinstance(model, Head):
+        y_pred, probabilities = model.predict_with_proba(X)
+        columns = np.searchsorted(model.classes_, y_true[~first])
+        found["ece_new"] = metrics.expected_calibration_error(probabilities[~first], columns)
+    else:
+        y_pred = model.predict(X.astype(np.float64))
+    marked = {"last": np.ones(len(y_true), bool), "base": first, "new": ~first}
+    return found | {metric: metrics.accuracy_among(y_true, y_pred, members) for metric, members in marked.items()}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -252,7 +268,6 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join([*METHODS, *REFITTED]))
     parser.add_argument("--shots", default=",".join(SHOTS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--stored", action="store_true", help="only what is in --out")
     parser.add_argument("--figure", type=Path, help=f"where the figure goes, such as {IMAGES / 'fewshot.svg'}")
     options = parser.parse_args()
@@ -261,9 +276,12 @@ def main() -> None:
     methods, shots = options.methods.split(","), options.shots.split(",")
     if unknown := [name for name in methods if name not in HEADS and name not in REFITTED]:
         raise SystemExit(f"unknown method {unknown[0]!r}; there are {', '.join([*HEADS, *REFITTED])}")
-    bench = Bench(sets, methods, shots, options.seeds, options.out, options.jobs)
+    bench = Bench(sets, methods, shots, options.seeds, options.out)
     if not options.stored:
-        bench.run_all()
+        with one_blas_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewSamplesWarning)  # few samples are the point
+            for data, method in product(sets, methods):
+                bench.run(data, method)
     for data in sets:
         print(f"{section(bench, data)}\n", flush=True)
     if options.figure and (svg := figure(bench)):
