@@ -24,6 +24,7 @@ RANK = 32  # directions of the covariance of a class that pretends
 WIDER, IMAGINED = 2.0, 20.0  # new classes lie wider than the first; imagined classes of equal variance everywhere
 NEW = 1 / 3  # weight of pretended new classes against the others
 KNOTS = (1, 5, 20)  # samples that classes pretend to have
+LATER, LATER_SAMPLES = 0.02, 30  # per feature: how much better the prior fits the classes of the first task
 SIZES = (1, 2, 5, 10, 30, 100, 1000)  # of classes, for the default offsets
 STRENGTHS = (2.0, 0.5, 1.0, 4.0, 8.0)  # the first is the default
 LEAST_SHRINKAGE = 0.6
@@ -43,7 +44,7 @@ class Prior:
     transform: np.ndarray  # one direction per row, as exact products want them
     psi: np.ndarray
     strength: float  # imagined samples, per feature, that the shared covariance weighs in that of a class
-    knots: np.ndarray  # logarithms of numbers of samples, and the offset of scores of classes with that many
+    knots: np.ndarray  # logarithms of numbers of samples, and the offset of scores of later classes with that many
     temperature: float  # of probabilities
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
@@ -53,9 +54,12 @@ class Prior:
     def nu(self) -> float:
         return self.strength * len(self.psi)
 
-    def offset(self, count: float) -> float:
-        """What is added to the scores of a class of so many samples."""
-        return float(np.interp(np.log(count), *self.knots))
+    def offset(self, count: float, first: bool) -> float:
+        """What is added to the scores of a class of so many samples, of the first task or of a later one.
+
+        The prior fits the classes that it comes from better than later ones, even where these have many samples.
+        """
+        return float(np.interp(np.log(count), *self.knots)) - first * float(self.knots[1, -1])
 
     def check(self, width: int, n_classes: int) -> None:
         """Raise a ValueError unless this is a prior for so many features."""
@@ -97,9 +101,10 @@ def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: f
     """From the samples of the first task, normalized; ``broad`` is the covariance of ``imagined`` samples beside them."""
     counts = np.bincount(y)
     prior = gaussian_prior(rows, y, broad, imagined, dtype)
-    pretended = [k for k in KNOTS if 2 * k <= counts.min()]
-    if len(counts) < 2 * FOLDS or not pretended:
+    few = [k for k in KNOTS if 2 * k <= counts.min()]
+    if len(counts) < 2 * FOLDS or not few:
         return prior
+    pretended = [*few, int(counts.max())]  # the last is all that a class can show
     classes = np.linspace(0, len(counts) - 1, min(len(counts), TRIAL_CLASSES)).astype(int)
     picks = np.isin(y, classes)
     runs = _episodes(
@@ -111,8 +116,8 @@ def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: f
     fits = {key: _best_offset(members, rows.shape[1]) for key, members in runs.items()}
     strength = _chosen_strength(runs, fits, pretended)
     found = [fits[strength, k] for k in pretended]
-    many = max(float(np.median(counts)), 2 * pretended[-1])  # classes like these need no offset
-    knots = np.array([[*np.log(pretended), np.log(many)], [*(fit.offset for fit in found), 0.0]])
+    many = max(float(np.median(counts)), 2 * few[-1])
+    knots = np.array([np.log([*pretended[:-1], many]), [fit.offset for fit in found]])
     temperature = _best_temperature([(runs[strength, k], fits[strength, k].offset) for k in pretended])
     return replace(prior, strength=strength, knots=knots, temperature=temperature)
 
@@ -159,39 +164,43 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
     transform = solve_triangular(factor, vectors, lower=True, trans="T").T
     # Until classes can pretend: a quarter more of the log-determinant that the uncertainty of a mean adds.
     sizes = np.array(SIZES)
-    offsets = [-0.125 * float(np.log1p(psi / (n * psi + 1)).sum()) for n in sizes]
-    knots = np.stack([np.log(sizes), np.array(offsets)])
+    offsets = np.array([-0.125 * float(np.log1p(psi / (n * psi + 1)).sum()) for n in sizes])
+    freedom = statistics.n_samples - n_classes
+    fitted = sizes / (sizes + LATER_SAMPLES) * freedom / (freedom + imagined)
+    knots = np.stack([np.log(sizes), offsets - LATER * rows.shape[1] * fitted])
     return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], knots, TEMPERATURE)
 
 
 def _episodes(
     rows: np.ndarray, y: np.ndarray, pretended: list[int], prior_of: Any
 ) -> dict[tuple[float, int], list[Any]]:
-    """Every fourth class pretends to be new, with k samples; the others lose a fifth of theirs.
+    """Every fourth class pretends to be new, with k samples, and is tested on a quarter of its own; the others on a fifth.
 
     For each strength and k, a list of: scores of what was held out, its classes, and which classes are new.
     """
-    n_classes, most = int(y.max()) + 1, max(pretended)
+    n_classes = int(y.max()) + 1
     rng, found = np.random.default_rng(0), {}  # type: ignore[var-annotated]
     members = [rng.permutation(np.flatnonzero(y == label)) for label in range(n_classes)]
     for fold in range(FOLDS):
         new = np.arange(n_classes) % FOLDS == fold
         old, fresh = np.flatnonzero(~new), np.flatnonzero(new)
         fifth = {label: max(1, len(members[label]) // 5) for label in old}
+        quarter = {label: max(1, len(members[label]) // 4) for label in fresh}
         train = np.concatenate([members[label][fifth[label] :] for label in old])
         test = _some(np.concatenate([members[label][: fifth[label]] for label in old]))
-        held = _some(np.concatenate([members[label][most:] for label in fresh]))
+        held = _some(np.concatenate([members[label][: quarter[label]] for label in fresh]))
         prior = prior_of(rows[train], np.searchsorted(old, y[train]))
         space = prior(rows[train])
         known = [summarize(space[y[train] == label], RANK, quick=True) for label in old]
-        few = [prior(rows[members[label][:most]]) for label in fresh]
+        shown = [prior(rows[members[label][quarter[label] :]]) for label in fresh]
         asked = prior(rows[np.concatenate([test, held])]).astype(np.float32)
         target, order = y[np.concatenate([test, held])], np.argsort(np.concatenate([old, fresh]))
+        learned = {k: [summarize(each[:k], RANK, quick=True) for each in shown] for k in pretended}
         for strength in STRENGTHS:
             nu = strength * rows.shape[1]
             before = log_densities(asked, [predictive(each, nu, prior.psi, RANK) for each in known])
             for k in pretended:
-                classes = [predictive(summarize(each[:k], RANK), nu, prior.psi, RANK) for each in few]
+                classes = [predictive(each, nu, prior.psi, RANK) for each in learned[k]]
                 scores = np.concatenate([before, log_densities(asked, classes)], axis=1)[:, order]
                 found.setdefault((strength, k), []).append((scores, target, new))
     return found

@@ -96,13 +96,16 @@ class StudentHead(Head):
         root = exact.rounded(density.root, np.float32).astype(np.float64)
         arrays["inverses_"][label], arrays["columns_"][label] = inverse, column
         arrays["levels_"][label] = (np.square(density.center) * density.inverse).sum()
-        arrays["heights_"][label] = heights_of(density.half_log_det) + self.prior_.offset(known.n)
+        arrays["heights_"][label] = heights_of(density.half_log_det) + self._offset(label, known.n)
         arrays["directions_"][label], arrays["along_"][label] = 0, 0
         arrays["directions_"][label, : len(root)], arrays["along_"][label, : len(root)] = (
             root,
             root @ density.center,
         )
         arrays["most_"][label] = density.most
+
+    def _offset(self, label: int, count: float) -> float:
+        return self.prior_.offset(count, first=self.learning_order_[label].task == 1)
 
     def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
         """Write how each half of the samples looks to a class that has seen only the other half, and to all classes."""
@@ -114,7 +117,7 @@ class StudentHead(Head):
         for seen, held in ((space[::2], space[1::2]), (space[1::2], space[::2])):
             density = predictive(summarize(seen, DIRECTIONS), prior.nu, prior.psi, DIRECTIONS)
             own, unseen = log_densities(held, [density, self._unseen()]).T
-            own = own + prior.offset(len(seen))
+            own = own + self._offset(label, len(seen))
             misfits.append(unseen - own)
             novelties.append(unseen[:asked] - self._best_of(held[:asked], own[:asked], label))
         before = arrays["tried_"][label]
