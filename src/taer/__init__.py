@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _heads() -> dict[str, Any]:
-    """The classes of our heads, which their own files make known."""
+    """The head classes of this package, by class name; each head's file registers its class."""
     heads = import_module("taer.heads").HEADS.values()
     return {head.__name__: head for head in heads if head.__module__.startswith("taer.")}
 

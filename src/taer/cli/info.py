@@ -73,7 +73,7 @@ def _print_described(described: dict[str, Any]) -> None:
 
 
 def _describe_head(path: Path) -> dict[str, Any]:
-    """What 'taer info' prints of a saved head."""
+    """The lines that 'taer info' prints for a saved head."""
     from taer.heads import name_of
     from taer.persist.save import load
 

@@ -1,4 +1,4 @@
-"""Signs of life on stderr while a command works, if someone is looking."""
+"""Progress on stderr while a command works, if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stage(doing: str) -> Iterator[None]:
-    """Inside, a line shows what is being done and for how long."""
+    """Inside, show a line with the current step and the seconds since it began."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

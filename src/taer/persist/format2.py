@@ -1,4 +1,4 @@
-"""Heads in the format before: classes in sorted order, columns in the user's space, values by their Python modules."""
+"""Heads in the previous format: sorted classes, columns in the user's space, values named by Python modules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GAUSSIAN = ("first_temperature_", "betas_")
 def converted(
     header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters and state as the present format has them."""
+    """Parameters and state converted to the current format."""
     decode = _EarlierDecoder(tensors).decode
     name, params, old = header["name"], decode_all(decode, header["params"]), decode_all(decode, header["state"])
     labels = np.array([label for label, _ in old["learning_order_"]])
@@ -145,7 +145,7 @@ _RENAMED = {
 
 
 class _EarlierDecoder(Decoder):
-    """Values by the modules they were in."""
+    """Looks up values by the names of their former modules."""
 
     def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
         super().__init__(tensors)

@@ -18,11 +18,11 @@ from taer.threads import spread
 if TYPE_CHECKING:
     from torch import nn
 
-_TOKENS = 1024  # of a batch: more is no faster
+_TOKENS = 1024  # per batch; more is not faster
 
 
 def find_hub_sentence_encoder(name: str) -> Backbone:
-    """A sentence encoder of the Hugging Face hub, or in a local folder."""
+    """A sentence encoder from the Hugging Face hub or a local folder."""
     return find_sentence_encoder(f"hf:{name}", model_folder(name), f"hf:{name}")
 
 
@@ -44,7 +44,7 @@ def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
 
 
 def _recipe(folder: Path) -> tuple[str, bool, int]:
-    """Pooling, whether vectors have unit length, and the longest text, as sentence-transformers says."""
+    """Pooling, whether vectors are normalized, and the maximum length, from the files of sentence-transformers."""
     modules, pooling, normalise = folder / "modules.json", "mean", False
     if modules.is_file():
         for module in read_json(modules):
@@ -72,7 +72,7 @@ def _recipe(folder: Path) -> tuple[str, bool, int]:
 
 
 def _hidden_states(folder: Path) -> nn.Module:
-    """The transformer, from the tokens of texts of one length to the last hidden state of each token."""
+    """The transformer, from the tokens of texts of equal length to the last hidden state of each token."""
     import torch
     from transformers import AutoModel
     from transformers.utils import logging
@@ -93,8 +93,8 @@ def _hidden_states(folder: Path) -> nn.Module:
 
 
 class SentenceEncoder:
-    """Texts through a transformer. Those with the same number of tokens share a batch: nothing is padding, and what
-    comes out for a text does not depend on the others."""
+    """Runs texts through a transformer. Only texts with the same number of tokens share a batch, so there is no
+    padding, and the features of a text do not depend on the others."""
 
     batch_size = 256
 
@@ -118,17 +118,17 @@ class SentenceEncoder:
             batches += [rows[start : start + size] for start in range(0, len(rows), size)]
         batches.sort(
             key=lambda batch: -len(batch) * len(tokens[batch[0]])
-        )  # the longest first: no core waits at the end
+        )  # the longest first, so that no core is idle at the end
 
         def encode(batch: list[int]) -> np.ndarray:
             return self._pooled(self._network.run(np.array([tokens[row] for row in batch])))
 
-        # a core per batch: two cores that share a short text mostly wait for each other
+        # one core per batch: two cores that share a short text mostly wait for each other
         encoded = np.concatenate(spread(encode, batches))
         return encoded[np.argsort(np.concatenate(batches))]
 
     def _pooled(self, hidden: np.ndarray) -> np.ndarray:
-        # not by the network: onnxruntime's mean has other last bits when a text is alone in its batch
+        # not in the network: onnxruntime's mean has other last bits if a text is alone in its batch
         vectors = hidden.mean(1) if self._pooling == "mean" else hidden[:, 0]
         if self._normalise:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

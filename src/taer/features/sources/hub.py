@@ -18,7 +18,7 @@ def open_hub(name: str, text_column: str | None, label_column: str | None) -> So
     datasets = require("datasets", "hf")
     try:
         data = datasets.load_dataset(name)
-    except Exception as error:  # the hub's many ways of not answering
+    except Exception as error:  # the hub fails in many ways
         raise ValueError(f"hf:{name} could not be loaded ({reason(error)}). {REMEDY}") from None
     test_name = next((split for split in ("test", "validation") if split in data), None)
     if "train" not in data or test_name is None:

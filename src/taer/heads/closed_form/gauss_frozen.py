@@ -33,7 +33,7 @@ class GaussFrozen(
 
     References
     ----------
-    J. H. Friedman, "Regularized Discriminant Analysis", JASA 1989, around a covariance that is fixed.
+    J. H. Friedman, "Regularized Discriminant Analysis", JASA 1989, with a fixed covariance.
 
     Examples
     --------

@@ -38,13 +38,13 @@ class LDAFrozen(
 ):
     """LDA with the covariance of the first task: no exemplars, no training, and old columns never move.
 
-    ``w_c = Σ₁⁻¹ μ_c``. The shrinkage of ``Σ₁`` is chosen in the first task by the cross-validated log loss; a first
-    task with one class, or fewer than five samples of a class, takes 0.5. :meth:`fit_covariance` takes ``Σ₁`` from
-    unlabelled samples instead.
+    ``w_c = Σ₁⁻¹ μ_c``. The shrinkage of ``Σ₁`` is chosen in the first task by the cross-validated log loss. It is 0.5 if
+    the first task has one class, or fewer than five samples of a class. :meth:`fit_covariance` estimates ``Σ₁`` from
+    unlabeled samples instead.
 
     References
     ----------
-    R. A. Fisher, "The Use of Multiple Measurements in Taxonomic Problems", 1936, with a covariance that is fixed.
+    R. A. Fisher, "The Use of Multiple Measurements in Taxonomic Problems", 1936, with a fixed covariance.
 
     Examples
     --------
@@ -67,17 +67,15 @@ class LDAFrozen(
     fitted: ClassVar[dict[str, Fitted]] = {
         "shrinkage_": number(at_least=0, help="the shrinkage in use"),
         "covariance_": array("width", "width", help="the shrunk covariance of the first task"),
-        "unlabelled_": array(
-            "width", "width", optional=True, help="covariance of the unlabelled samples, if there were any"
-        ),
+        "unlabelled_": array("width", "width", optional=True, help="covariance of the unlabeled samples, if given"),
     }
 
     fixes: ClassVar[tuple[str, ...]] = ("covariance_",)
 
     def fit_covariance(self, X: ArrayLike) -> Self:
-        """Take the covariance from unlabelled samples; then learn with ``partial_fit``, as ``fit`` forgets everything.
+        """Estimate the covariance from unlabeled samples. Then use ``partial_fit``, because ``fit`` resets the head.
 
-        Without labels it is the covariance of everything, that between classes included.
+        Without labels this is the total covariance, including the covariance between classes.
         """
         if hasattr(self, "classes_"):
             raise ValueError("the covariance is frozen since the first task; fit_covariance must come before it")
