@@ -98,3 +98,9 @@ def test_every_head_is_in_the_readme_and_public():
     for name, head in taer.HEADS.items():
         assert f"`{name}`" in text
         assert getattr(taer, head.__name__) is head
+
+
+def test_every_recipe_is_shown_on_the_page_about_shipping():
+    page = (ROOT / "docs/guides/shipping.md").read_text()
+    for recipe in (ROOT / "docs/recipes").iterdir():
+        assert f'--8<-- "docs/recipes/{recipe.name}"' in page
