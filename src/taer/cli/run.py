@@ -262,7 +262,7 @@ def _print_summary(
         "last: accuracy on all test samples after the last task; base and new: on those of classes of the first and of "
         "later tasks."
         if few_shot
-        else "A_T: mean over the tasks of their accuracy after the last task."
+        else "A_T: mean over tasks of the accuracy after the last task."
     )
     table.caption = (
         f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ±: standard deviation over runs. "
