@@ -1,4 +1,4 @@
-"""The Python in the documents runs."""
+"""The code in the documentation runs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_pages_run_as_written(page, tmp_path, monkeypatch):
 
 
 def test_the_walks_of_contributing_lead_somewhere():
-    """Each `file:function` is there."""
+    """Each `file:function` exists."""
     steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(steps) > 40
     for file, name in steps:

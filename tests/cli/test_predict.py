@@ -1,4 +1,4 @@
-"""From an image, a text or features to a label: ``taer predict``, and what a head remembers of its backbone."""
+"""``taer predict`` on images, texts and features, and the backbone that a head records."""
 
 from __future__ import annotations
 

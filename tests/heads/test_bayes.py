@@ -1,4 +1,4 @@
-"""The recommended head: from one example to thousands, and what it promises on the way."""
+"""The recommended head: from one example to thousands, and its promises."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_threshold_of_novelty_needs_no_held_out_samples(many):
 
 
 def test_a_kept_threshold_knows_that_classes_are_confused():
-    """A third of these drawings look most like another class, which makes them no less known."""
+    """A third of these drawings look most like another known class; that must not make them novel."""
     data = taer.load_features()
     head = taer.Bayes().partial_fit(data.train_x[data.train_y < 50], data.train_y[data.train_y < 50])
     known = data.test_x[data.test_y < 50]

@@ -1,4 +1,4 @@
-"""The systems that the paper cites, each against its paper on something that can be checked by hand."""
+"""The methods that the paper cites, each checked by hand against its own paper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = {**ONE_STEP, "epochs": 3, "init": "zero"}  # each epoch is one step on e
 
 @pytest.fixture
 def near_tasks():
-    """Overlapping classes: every step counts, and nothing is learned for good."""
+    """Overlapping classes, so that every step has an effect."""
     X, y = blobs(6, 40, width=5, spread=4.0)
     return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
 
@@ -68,7 +68,7 @@ class ByHand:
 
 
 def two_tasks(head, tasks, importance, after):
-    """Learn two tasks and follow them: ``importance()`` is the strength of the penalty, ``after`` updates what it is of."""
+    """Follow two tasks step by step: ``importance()`` is the strength of the penalty, ``after`` updates it."""
     for number, (X, y) in enumerate(tasks[:2], start=1):
         start = np.zeros((2 * number, X.shape[1]))
         start[: 2 * number - 2] = head.columns_ if number > 1 else 0
@@ -373,7 +373,7 @@ def test_an_adapter_with_entropy_is_less_sure(name):
 
 
 def test_a_step_of_a_network_takes_the_entropy_off_the_loss():
-    """Of the columns that answer alone; the last one is auxiliary."""
+    """Only of the columns that predict; the last one is auxiliary."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(8, 5)), rng.integers(0, 3, 8)
     hidden, outgoing, moved = rng.normal(size=(6, 5)), rng.normal(size=(4, 6)), []

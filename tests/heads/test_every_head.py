@@ -1,4 +1,4 @@
-"""What every head promises, whatever its method."""
+"""The promises of every head."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_every_float_type_and_memory_maps(name, tasks, dtype, tmp_path):
 
 
 class RowsOnly:
-    """The least that the loop asks of its input."""
+    """The minimal interface of features."""
 
     def __init__(self, X):
         self._X, self.shape, self.dtype = X, X.shape, X.dtype
@@ -130,7 +130,7 @@ def test_anything_with_rows(name, tasks):
 
 
 class Tensor:
-    """Rows of another library, with a type of value that numpy does not know, but which numpy can copy."""
+    """Rows of another library, with a dtype that numpy lacks, but which numpy can convert."""
 
     dtype = "other.float64"
 
@@ -155,7 +155,7 @@ def test_tensors_of_other_libraries_are_copied(name, tasks):
 
 
 def test_a_later_task_may_have_another_type_of_number(name, tasks):
-    """What is stored of a first task of whole numbers must not cut the numbers of later ones."""
+    """A first task of integer features must not truncate the features of later tasks."""
     whole, X = tasks[0][0].round().astype(np.int64), tasks[1][0]
     one, other = small_head(name, random_state=0), small_head(name, random_state=0)
     learn(one, [(whole, tasks[0][1]), tasks[1], tasks[2]])

@@ -1,4 +1,4 @@
-"""Thresholds that heads keep, sets of classes, and priors."""
+"""Novelty thresholds, prediction sets, and priors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ every_head = pytest.mark.parametrize("name", list(taer.HEADS))
 
 @pytest.fixture(scope="module")
 def overlapping():
-    """Classes that are taken for one another, in two halves."""
+    """Overlapping classes, in two halves."""
     X, y = blobs(5, 400, width=6, spread=3.0)
     return (X[::2], y[::2]), (X[1::2], y[1::2])
 

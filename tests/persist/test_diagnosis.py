@@ -1,4 +1,4 @@
-"""Where a head goes wrong."""
+"""``taer.diagnose`` and ``taer diagnose``."""
 
 from __future__ import annotations
 

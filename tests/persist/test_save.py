@@ -1,4 +1,4 @@
-"""Saved heads: bit-identical, also in what they learn next; and no file can do harm."""
+"""Saved heads are bit-identical, also after further tasks, and no file can do harm."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_values_that_no_file_can_hold(value, message):
 
 
 class Own(taer.TaER):
-    """A head of someone else's."""
+    """A head outside the package."""
 
 
 def test_a_head_of_ones_own_is_saved_by_its_import_path(tasks, tmp_path, monkeypatch):

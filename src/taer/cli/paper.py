@@ -36,7 +36,7 @@ def paper(
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
     variant: Annotated[
-        str, typer.Option(help="raw: the paper's form; standardised: features standardised by the first task.")
+        str, typer.Option(help="raw: the paper's form; standardized: features standardized by the first task.")
     ] = "raw",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
 ) -> None:
