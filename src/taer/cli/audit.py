@@ -35,7 +35,10 @@ def audit(
     ] = None,
     format: Annotated[Report, typer.Option(help="Output format.")] = Report.text,
 ) -> None:
-    """Show what changed between two versions of a head: weight vectors, and decisions among old classes."""
+    """Show what changed between two versions of a head.
+
+    Compares their weight vectors, and their decisions among old classes.
+    """
     from dataclasses import asdict
 
     from taer.persist.audit import audit as compare
@@ -66,7 +69,10 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Export a head as an ONNX graph from features to probabilities and a label."""
+    """Export a head to ONNX.
+
+    The graph goes from features to probabilities and a label.
+    """
     from taer.persist.onnx import export_onnx
     from taer.persist.save import load
 

@@ -34,7 +34,7 @@ def diagnose(
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.text,
     figure: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .pdf or .png.")] = None,
 ) -> None:
-    """Show which classes are confused, which need more examples, and which samples may be mislabelled.
+    """Show confused classes, weak classes and likely label errors.
 
     Confusions and weak classes are found on the test samples of a feature file, likely label errors in both parts.
     Training samples are predicted by copies of the head that were not trained on them.

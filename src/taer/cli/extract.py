@@ -47,7 +47,7 @@ def extract(
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
 ) -> None:
-    """Run a frozen model over a data set once and store the features in one file.
+    """Compute the features of images or texts with a frozen model.
 
     If the command is interrupted, run it again: it continues where it stopped.
     """
@@ -109,7 +109,7 @@ def extract(
 
 @app.command()
 def backbones() -> None:
-    """List the backbones that have a name, and whether their weights are installed."""
+    """List the named backbones and whether they are installed."""
     from rich.console import Console
     from rich.table import Table
 

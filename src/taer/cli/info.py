@@ -22,7 +22,7 @@ def info(
         str | None, typer.Argument(help="A feature file, a folder of shards, a URL, or a saved head.")
     ] = None,
 ) -> None:
-    """Describe a feature file (sizes, classes, mean feature norm, provenance) or a saved head."""
+    """Describe a feature file or a saved head."""
     import numpy as np
 
     from taer.features import load_features

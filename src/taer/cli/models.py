@@ -55,7 +55,10 @@ def fit(
         float, typer.Option(help="Fraction of samples of known classes that --unknown may reject.")
     ] = 0.05,
 ) -> None:
-    """Create a head and teach it the training samples of a feature file as its first task."""
+    """Create a head and teach it its first classes.
+
+    The training samples of the feature file are the first task.
+    """
     from taer.features import load_features
 
     head = find_method(method)()  # a wrong name is reported before the file is read
@@ -74,7 +77,10 @@ def learn(
     classes: Classes = None,
     out: Out = None,
 ) -> None:
-    """Teach a saved head the training samples of a feature file as its next task."""
+    """Teach a saved head more classes or samples.
+
+    The training samples of the feature file are the next task.
+    """
     from taer.features import load_features
     from taer.persist.save import load
 
@@ -85,7 +91,7 @@ def learn(
 
 @app.command()
 def forget(model: Model, label: Annotated[str, typer.Argument(help="Class to remove.")], out: Out = None) -> None:
-    """Remove a class from a saved head, with its weights, statistics and samples."""
+    """Remove a class, with its weights, statistics and samples."""
     from taer.persist.save import load
 
     head = load(model)
@@ -95,7 +101,10 @@ def forget(model: Model, label: Annotated[str, typer.Argument(help="Class to rem
 
 @app.command()
 def unlearn(model: Model, features: Features, classes: Classes = None, out: Out = None) -> None:
-    """Remove the training samples of a feature file from a saved head, as if it had never learned them."""
+    """Remove samples from a saved head, as if never learned.
+
+    They are the training samples of the feature file.
+    """
     from taer.features import load_features
     from taer.persist.save import load
 
@@ -117,7 +126,7 @@ def merge(
         typer.Option(help="The head that both are copies of. Its samples are then counted once, not twice."),
     ] = None,
 ) -> None:
-    """Merge two heads into one that has learned the samples of both."""
+    """Merge two heads into one that has learned all samples."""
     from taer.persist.save import load
 
     head = load(model).merge(load(other), None if base is None else load(base))

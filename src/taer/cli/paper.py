@@ -40,7 +40,7 @@ def paper(
     ] = "raw",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
 ) -> None:
-    """Run the paper's experiments on your feature files and print the results beside the published numbers.
+    """Run the paper's experiments beside the published numbers.
 
     Finished runs are read from --out, so an interrupted command can be repeated. 'taer report' turns the results
     into a page with all tables and figures.

@@ -17,9 +17,10 @@ def report(
         Path | None, typer.Option(help="Folder of the report. [default: 'report' in the folder of results]")
     ] = None,
 ) -> None:
-    """Write results as one HTML page, and as Markdown, CSV, LaTeX, SVG and PDF.
+    """Write a report of results: one HTML page, tables, figures.
 
-    The page works offline. To compare two folders: taer report A B --out DIR.
+    The page works offline. Tables are also written as Markdown, CSV and LaTeX, figures as SVG and PDF. To compare two
+    folders: taer report A B --out DIR.
     """
     if len(directories) > 2:
         raise ValueError(f"one folder of results, or two to compare; got {len(directories)}")

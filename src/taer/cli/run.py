@@ -87,7 +87,9 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore results on disk and run again.")] = False,
     format: Annotated[Format, typer.Option(help="Output format of the summary.")] = Format.table,
 ) -> None:
-    """Teach heads the classes of a feature set, one task after the other, and compare them.
+    """Compare heads on the same tasks.
+
+    Each head learns the classes of the feature set, one task after the other.
 
     Options that are not given keep the default of each head. Finished runs are read from --out, so an interrupted
     command can be repeated.

@@ -45,7 +45,10 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve a head over HTTP, with a web page to teach it and versions to roll back to."""
+    """Serve a head over HTTP, with a web page to teach it.
+
+    Every change is a version that can be rolled back.
+    """
     if demo and (model or method or relearn):
         raise ValueError("--demo brings a head of its own; leave out --model, --method and --relearn")
     if model and relearn:
@@ -64,7 +67,7 @@ def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a service, which may be running.")],
     out: Annotated[Path, typer.Argument(metavar="OUT.tar", help="File to write; it must not exist.")],
 ) -> None:
-    """Write a consistent snapshot of the examples and versions of a service to a tar file."""
+    """Back up a service, which may be running, to a tar file."""
     from taer.serve.backup import back_up
 
     count, missing = back_up(folder, out)

@@ -18,7 +18,10 @@ def teach(
     examples: Annotated[Path, typer.Argument(metavar="EXAMPLES.csv", help="A table with columns text and label.")],
     token: Annotated[str, typer.Option(envvar="TAER_TOKEN", help="The token of the service.")],
 ) -> None:
-    """Add all examples of a table to a running service, then learn them as one task."""
+    """Teach a running service a table of examples.
+
+    All examples of the table are learned as one task.
+    """
     from taer.client import Client, ServiceError
 
     rows = _rows(examples)
