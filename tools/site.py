@@ -58,6 +58,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 {"Commands": "reference/commands.md"},
                 {"What every head can do": "reference/Head.md"},
                 *({title: f"reference/{slug(title)}.md"} for title in PAGES),
+                {"A running service": "reference/client.md"},
                 {"Heads": heads},
             ]
         },
@@ -95,6 +96,9 @@ def reference() -> dict[str, str]:
     pages["reference/Head.md"] = (
         "# What every head can do\n\n::: taer.heads.base.Head\n    options:\n      show_root_heading: false\n"
         "      show_root_toc_entry: false\n      filters: ['!^_', '!^(name|card|fitted|class_arrays)$']\n"
+    )
+    pages["reference/client.md"] = "# A running service\n\n" + "\n".join(
+        f"::: taer.client.{name}\n" for name in ("Client", "AsyncClient", "ServiceError")
     )
     for name, head in heads.items():
         own = [

@@ -77,6 +77,15 @@ class _Verbs:
 class Client:
     """Predict with and teach a running service; usable as a context manager.
 
+    Parameters
+    ----------
+    url : str
+        URL of the service.
+    token : str, optional
+        Token of the service; not needed for predictions from a local service.
+    timeout : float
+        Seconds to wait for an answer.
+
     Examples
     --------
     >>> Client("http://127.0.0.1:8000", token="secret").url
