@@ -46,8 +46,9 @@ PAGES = {
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the generated pages to the navigation."""
     heads = [
-        {title[:1].upper() + title[1:]: [{name: f"reference/{head.__name__}.md"} for name, head in members]}
+        {short[:1].upper() + short[1:]: [{name: f"reference/{head.__name__}.md"} for name, head in members]}
         for group, title in GROUPS.items()
+        if (short := re.split("[,:]", title)[0])
         if (members := [(name, head) for name, head in our_heads().items() if head.card.group == group])
     ]
     config.nav += [
@@ -143,7 +144,11 @@ def commands() -> dict[str, str]:
     """Every command with its options, as typer writes them."""
     typer = [sys.executable, "-m", "typer", "taer.cli", "utils", "docs", "--name", "taer"]
     done = subprocess.run(typer, cwd=ROOT, capture_output=True, text=True, check=True)
-    return {"reference/commands.md": done.stdout.replace("# `taer`", "# Commands", 1)}
+    summaries = dict(re.findall(r"^## `taer (\w+)`\n\n(.+)$", done.stdout, re.MULTILINE))
+    listed, marker, described = done.stdout.replace("# `taer`", "# Commands", 1).partition("\n## ")
+    for name, summary in summaries.items():  # which typer cuts short in its list
+        listed = re.sub(rf"^\* `{name}`: .*$", f"* [`{name}`](#taer-{name}): {summary}", listed, flags=re.MULTILINE)
+    return {"reference/commands.md": listed + marker + described}
 
 
 def from_root() -> dict[str, str]:

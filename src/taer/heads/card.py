@@ -11,8 +11,8 @@ GROUPS = {
     "baseline": "the paper's baselines",
     "related": "methods of its related work",
     "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
-    "frozen": "no exemplars, and old scores that never move",
-    "adapter": "systems that need hidden units, on a small adapter above the features, and the bounds of the adapter",
+    "frozen": "old scores that never move, without exemplars",
+    "adapter": "methods that need hidden units, on a small adapter above the features, with their own bounds",
     "bound": "the lower and the upper bound",
     "own": "heads of your own",
 }
