@@ -21,11 +21,15 @@ def python_blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_the_first_example_prints_what_the_page_shows(page, capsys):
-    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / page).read_text(), re.S).groups()
+def first_example(page):
+    return re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / page).read_text(), re.S).groups()
+
+
+def test_the_first_example_prints_what_the_page_shows(capsys):
+    code, shown = first_example("README.md")
     exec(code, {})
     assert capsys.readouterr().out == shown
+    assert first_example("docs/index.md") == (code, shown)
 
 
 def test_the_start_page_runs(tmp_path, monkeypatch, capsys):
