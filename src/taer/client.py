@@ -127,7 +127,7 @@ class Client:
         images: Sequence[str | PathLike[str] | bytes] | None = None,
         texts: Sequence[str] | None = None,
     ) -> Added:
-        """Add labelled examples of a class; they are on disk when this returns."""
+        """Add labeled examples of a class; they are on disk when this returns."""
         return self._ask(*_Verbs.add(label, vectors, images, texts))
 
     def learn(self) -> dict[str, Any]:

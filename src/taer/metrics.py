@@ -121,7 +121,7 @@ def old_mass(probabilities: np.ndarray, old: np.ndarray) -> float:
 
 
 class Decomposition(NamedTuple):
-    """The two causes of an error, after the paper's factorisation ``p(y|x) = p(y|x, task) · p(task|x)``."""
+    """The two causes of an error, after the paper's factorization ``p(y|x) = p(y|x, task) · p(task|x)``."""
 
     within_task: float  # knowledge: accuracy among the classes of the sample's own task
     task_identification: float  # bias: how often the predicted class lies in the sample's own task

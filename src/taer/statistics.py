@@ -1,4 +1,4 @@
-"""Sufficient statistics of labelled features: counts, means and scatters. Closed-form heads are built on them."""
+"""Sufficient statistics of labeled features: counts, means and scatters. Closed-form heads are built on them."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class ClassStatistics:
             order = np.argsort(y, kind="stable")
             X, y, weight = X[order], y[order], None if weight is None else weight[order]
         labels, starts, counts = np.unique(y, return_index=True, return_counts=True)
-        centred = np.empty(X.shape)
-        parts = np.split(centred, starts[1:])  # views
+        centered = np.empty(X.shape)
+        parts = np.split(centered, starts[1:])  # views
         means = np.empty((len(labels), X.shape[1]))
         if weight is None:
             for part, rows, mean in zip(parts, np.split(X, starts[1:]), means, strict=True):
@@ -135,14 +135,14 @@ class ClassStatistics:
             counts = np.add.reduceat(weight, starts)
             of_rows = np.repeat(np.arange(len(labels)), np.diff([*starts, len(y)]))
             means[:] = np.add.reduceat(X * weight[:, None], starts, axis=0) / counts[:, None]
-            np.multiply(X - means[of_rows], np.sqrt(weight)[:, None], out=centred)
+            np.multiply(X - means[of_rows], np.sqrt(weight)[:, None], out=centered)
         result = cls(X.shape[1], per_class=per_class)
         result.labels, result.counts, result.means = labels.astype(np.int64), counts.astype(np.float64), means
         if per_class:
             result.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
             result.scatter = np.sum(list(result.scatters.values()), axis=0)
         else:
-            result.scatter = centred.T @ centred
+            result.scatter = centered.T @ centered
         return result
 
     def __add__(self, other: ClassStatistics) -> ClassStatistics:
@@ -209,7 +209,7 @@ class ClassStatistics:
         result.means = self.means + by
         return result
 
-    def relabelled(self, labels: np.ndarray) -> ClassStatistics:
+    def relabeled(self, labels: np.ndarray) -> ClassStatistics:
         """The same classes under other labels, one for each of ``self.labels``."""
         order = np.argsort(labels)
         result = copy.copy(self)

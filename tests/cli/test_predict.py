@@ -213,7 +213,7 @@ def test_unlabelled_data_are_extracted_and_predicted(cli, texts, tmp_path):
         ("new.csv row 1", "a"),
         ("new.csv row 2", "c"),
     ]
-    assert "unlabelled samples  2 × 8 float32" in cli("info", "new.safetensors")[1]
+    assert "unlabeled samples   2 × 8 float32" in cli("info", "new.safetensors")[1]
     for command in (["fit", "new.safetensors", "--out", "x"], ["run", "new.safetensors"]):
         code, _, err = cli(*command)
         assert (code, err) == (

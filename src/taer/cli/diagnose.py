@@ -64,7 +64,7 @@ def diagnose(
     tables = {
         "confused": [asdict(pair) for pair in found.confused()[:top]],
         "need more examples": [asdict(each) | {"examples": examples[each.label]} for each in found.weak()[:top]],
-        "likely mislabelled": suspects,
+        "likely mislabeled": suspects,
     }
     if format is Format.json:
         summary = {"samples": found.samples, "accuracy": found.accuracy, "unknown": found.unknown}
@@ -85,7 +85,7 @@ def _print_tables(found: Diagnosis, tables: dict[str, list[dict[str, Any]]]) -> 
     titles = {
         "confused": "Most confused, in the test part",
         "need more examples": "Below average, so more examples would help",
-        "likely mislabelled": "Likely mislabelled: the lowest probabilities of their own label",
+        "likely mislabeled": "Likely mislabeled: the lowest probabilities of their own label",
     }
     for name, rows in tables.items():
         print(f"\n{titles[name]}:" + ("" if rows else " none"))
@@ -102,7 +102,7 @@ def _columns(name: str) -> tuple[str, ...]:
     return {
         "confused": ("label", "taken for", "samples", "of the class"),
         "need more examples": ("label", "accuracy", "test samples", "training examples"),
-        "likely mislabelled": ("input", "part", "label", "looks like", "probability of its label"),
+        "likely mislabeled": ("input", "part", "label", "looks like", "probability of its label"),
     }[name]
 
 

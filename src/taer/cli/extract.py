@@ -19,7 +19,7 @@ def extract(
         typer.Argument(
             help="cifar100, cub200 or core50; a folder of images (train/CLASS/*, test/CLASS/*, or CLASS/*); "
             "a .csv or .parquet table of texts; hf:owner/name. A folder of images without subfolders and a table "
-            "without a column 'label' give unlabelled features, for predicting."
+            "without a column 'label' give unlabeled features, for predicting."
         ),
     ],
     backbone: Annotated[

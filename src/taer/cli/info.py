@@ -41,7 +41,7 @@ def info(
         smallest.append(X.min())
     described = {
         "name": data.name,
-        **(_parts(data) if data.classes else {"unlabelled samples": _size(data.test_x)}),
+        **(_parts(data) if data.classes else {"unlabeled samples": _size(data.test_x)}),
         "mean feature norm": f"{np.concatenate(norms).mean():.3f}",
         "smallest value": f"{min(smallest):.3f}",
         **data.meta,

@@ -64,7 +64,7 @@ def extract(
     source
         ``cifar100``, ``cub200``, ``core50``; a folder of images (``train/CLASS/*`` and ``test/CLASS/*``, or
         ``CLASS/*`` with a ``test_fraction``); a ``.csv`` or ``.parquet`` table of texts; ``hf:owner/name``. A folder
-        of images without subfolders, or a table without a column ``label``, gives unlabelled features, for
+        of images without subfolders, or a table without a column ``label``, gives unlabeled features, for
         predicting.
     backbone
         A name that ``taer backbones`` lists; ``hf:owner/model`` or ``hf:path/to/folder``; a ``.onnx`` file.

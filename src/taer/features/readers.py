@@ -19,7 +19,7 @@ def load_features(path: str | os.PathLike[str] | None = None, *, labeled: bool =
     X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
     ``label`` and ``split`` (train or test). In all three the labels may be names. A folder of ``.safetensors``
     files is one set in shards. A URL that fsspec can open (``s3://…``) is copied to a local cache first.
-    With ``labeled=False``, sets without labels are allowed; ``taer extract`` writes them for unlabelled data.
+    With ``labeled=False``, sets without labels are allowed; ``taer extract`` writes them for unlabeled data.
 
     Examples
     --------

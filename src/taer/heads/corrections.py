@@ -58,7 +58,7 @@ def _subtract(head: Any, taken: Any) -> None:
         vars(head).pop("statistics_", None)  # replaced below, also for sums that classes share
         for number in gone[::-1].tolist():
             head._drop(number)
-        left, changed = left.relabelled(np.arange(len(left.labels))), np.searchsorted(left.labels, changed)
+        left, changed = left.relabeled(np.arange(len(left.labels))), np.searchsorted(left.labels, changed)
     head._set_sums(left, changed)
     head._outdate()
 
@@ -81,7 +81,7 @@ def merged(one: Any, other: Any, base: Any) -> Any:
 
     def join(head: Any) -> None:
         before = head._sums()
-        new = added.relabelled(_entered(head, other, added.labels, parted))
+        new = added.relabeled(_entered(head, other, added.labels, parted))
         head._set_sums(before + new, new.labels)
         head._absorb(other)
         head._outdate()
@@ -121,7 +121,7 @@ def _since(base: Any, one: Any, other: Any, sums: Any) -> Any:
     try:
         if not copies:
             raise ValueError
-        return sums - common.relabelled(np.array([numbers[label] for label, _ in base.learning_order_], np.int64))
+        return sums - common.relabeled(np.array([numbers[label] for label, _ in base.learning_order_], np.int64))
     except (KeyError, ValueError):
         raise ValueError("base is not a head that both were copied from: it has samples that they lack") from None
 

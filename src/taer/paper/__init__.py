@@ -76,7 +76,7 @@ class Cell:
 
     row: str
     column: str
-    group: str  # heading over neighbouring columns; may be empty
+    group: str  # heading over neighboring columns; may be empty
     metric: str
     published: float | None
     trial: Trial | None  # None for a number that is only quoted

@@ -1,4 +1,4 @@
-"""The errors of a head: confused classes, weak classes, samples that may be mislabelled."""
+"""The errors of a head: confused classes, weak classes, samples that may be mislabeled."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The predictions of a head on labelled samples, compared with the labels."""
+    """The predictions of a head on labeled samples, compared with the labels."""
 
     labels: list[Any]  # the classes of the head, sorted
     confusion: np.ndarray  # samples of each class (rows) that are predicted as each class (columns)

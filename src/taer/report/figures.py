@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK, _GROUND = "#101214", "#fefefe"  # unique colors, which a page replaces by its own
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+_COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = ("o", "s", "^", "v", "D", "P", "X", "<", ">")
 STYLE: Any = {
     "axes.edgecolor": _INK,
@@ -112,21 +112,21 @@ def curves(
     for ax, (panel, members) in zip(axes, panels.items(), strict=False):
         for curve in members:
             number = present.index(curve.method)
-            colour = _COLOURS[(number - 1) % len(_COLOURS)] if number else _INK
+            color = _COLORS[(number - 1) % len(_COLORS)] if number else _INK
             mean = np.mean(curve.points, axis=0)
             at = curve.x or x[: len(mean)]
             ax.plot(
                 at,
                 mean,
                 label=curve.label,
-                color=colour,
+                color=color,
                 marker=_MARKERS[number % len(_MARKERS)],
                 linestyle="--" if curve.dashed else "-",
                 linewidth=1.4 if number else 2.2,
             )
             if len(curve.points) > 1:
                 low, high = np.min(curve.points, axis=0), np.max(curve.points, axis=0)
-                ax.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+                ax.fill_between(at, low, high, color=color, alpha=0.12, linewidth=0)
         ax.set(title=panel, xlabel=labels[0], ylabel=labels[1])
         if logarithmic:
             ax.set_xscale("log")

@@ -18,12 +18,12 @@ class Table:
     name: str  # of its files
     title: str
     note: str
-    columns: list[tuple[str, str]]  # heading over neighbours (may be empty), and name
+    columns: list[tuple[str, str]]  # heading over neighbors (may be empty), and name
     rows: list[list[Value]]
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """Headings over neighbouring columns and the number of columns they span; empty if there are none."""
+        """Headings over neighboring columns and the number of columns they span; empty if there are none."""
         spans = [(name, len(list(members))) for name, members in groupby(group for group, _ in self.columns)]
         return spans if any(name for name, _ in spans) else []
 

@@ -47,10 +47,10 @@ class Backbone:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Resize, then crop the centre, on 8-bit pixels with Pillow's filters.
+    """Resize, then crop the center, on 8-bit pixels with Pillow's filters.
 
     ``resize`` is the length of the shorter side, or (height, width); ``crop`` is (height, width). The margins
-    of a crop that cannot be centred are rounded as torchvision does, or cut as transformers does. Mean and standard
+    of a crop that cannot be centered are rounded as torchvision does, or cut as transformers does. Mean and standard
     deviation are of pixels in 0 … 1; the encoder applies them. Of a strip more than 16 times as long as wide only
     the middle is used, so that no shape of an image needs more memory than a few inputs of the network.
 

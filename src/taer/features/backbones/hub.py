@@ -106,13 +106,13 @@ def read_transform(folder: Path) -> ImageTransform:
     height_width = (target, target) if isinstance(target, int) else target
     if height_width is None:
         raise ValueError(f"{folder}: its {_IMAGES} names no size")
-    normalise = setting("do_normalize")
+    normalize = setting("do_normalize")
     return ImageTransform(
         resize,
         height_width,
         _RESAMPLE[int(setting("resample") or 0)],
-        tuple(setting("image_mean")) if normalise else (0.0,) * 3,
-        tuple(setting("image_std")) if normalise else (1.0,) * 3,
+        tuple(setting("image_mean")) if normalize else (0.0,) * 3,
+        tuple(setting("image_std")) if normalize else (1.0,) * 3,
         round_margins=False,
     )
 

@@ -40,13 +40,13 @@ def find_onnx(path: Path) -> Backbone:
     def load(half: bool = False) -> Encoder:
         if half:
             raise ValueError(f"{path}: an ONNX file has the precision it was written with; leave half=True out")
-        return _Normalised(encoder, transform)
+        return _Normalized(encoder, transform)
 
     weights = f"{path.name} sha256:{sha256_of([path])}"
     return Backbone(path.name, "image", f"{transform}; the first output", weights, transform, load)
 
 
-class _Normalised:
+class _Normalized:
     """Normalizes pixels for the model, and pools its output to one vector per image."""
 
     def __init__(self, encoder: OnnxEncoder, transform: ImageTransform) -> None:

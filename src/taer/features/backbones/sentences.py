@@ -29,7 +29,7 @@ def find_hub_sentence_encoder(name: str) -> Backbone:
 def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
     require("transformers", "text")
     require("torch", "text")
-    (pooling, normalise, longest), weights = _recipe(folder), weights_of(folder)
+    (pooling, normalize, longest), weights = _recipe(folder), weights_of(folder)
 
     def load(half: bool = False) -> Encoder:
         from transformers import AutoTokenizer
@@ -37,19 +37,19 @@ def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
         tokens = np.array([[0, 1, 2], [3, 4, 5]])
         identity = f"hidden states {weights} {config_of(folder)}"
         network = encoder_of(identity, lambda: _hidden_states(folder), tokens, dynamic=(0, 1), threads=1, half=half)
-        return SentenceEncoder(AutoTokenizer.from_pretrained(folder), network, pooling, normalise, longest)
+        return SentenceEncoder(AutoTokenizer.from_pretrained(folder), network, pooling, normalize, longest)
 
-    recipe = f"first {longest} tokens, {pooling} pooling{', unit length' if normalise else ''}"
+    recipe = f"first {longest} tokens, {pooling} pooling{', unit length' if normalize else ''}"
     return Backbone(name, "text", recipe, f"{origin} sha256:{weights}", str, load)
 
 
 def _recipe(folder: Path) -> tuple[str, bool, int]:
     """Pooling, whether vectors are normalized, and the maximum length, from the files of sentence-transformers."""
-    modules, pooling, normalise = folder / "modules.json", "mean", False
+    modules, pooling, normalize = folder / "modules.json", "mean", False
     if modules.is_file():
         for module in read_json(modules):
             kind = str(module["type"]).rpartition(".")[2]
-            normalise |= kind == "Normalize"
+            normalize |= kind == "Normalize"
             if kind == "Pooling":
                 settings = read_json(folder / module["path"] / "config.json")
                 chosen = [
@@ -68,7 +68,7 @@ def _recipe(folder: Path) -> tuple[str, bool, int]:
     limits = folder / "sentence_bert_config.json"
     longest = read_json(limits).get("max_seq_length") if limits.is_file() else None
     longest = longest or read_json(folder / "config.json").get("max_position_embeddings") or 512
-    return pooling, normalise, int(longest)
+    return pooling, normalize, int(longest)
 
 
 def _hidden_states(folder: Path) -> nn.Module:
@@ -99,10 +99,10 @@ class SentenceEncoder:
     batch_size = 256
 
     def __init__(
-        self, tokenizer: Any, network: OnnxEncoder | TorchEncoder, pooling: str, normalise: bool, longest: int
+        self, tokenizer: Any, network: OnnxEncoder | TorchEncoder, pooling: str, normalize: bool, longest: int
     ) -> None:
         self._tokenizer, self._network = tokenizer, network
-        self._pooling, self._normalise, self._longest = pooling, normalise, longest
+        self._pooling, self._normalize, self._longest = pooling, normalize, longest
         self.engine, self.in_flight = network.engine, network.in_flight
 
     def __call__(self, items: Sequence[str], /) -> np.ndarray:
@@ -130,6 +130,6 @@ class SentenceEncoder:
     def _pooled(self, hidden: np.ndarray) -> np.ndarray:
         # not in the network: onnxruntime's mean has other last bits if a text is alone in its batch
         vectors = hidden.mean(1) if self._pooling == "mean" else hidden[:, 0]
-        if self._normalise:
+        if self._normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors

@@ -73,6 +73,6 @@ def _only(name: str, what: str, parameter: str, found: list[str]) -> str:
     if len(found) != 1:
         raise ValueError(
             f"hf:{name}: which column is the {what}? Say so with {parameter}=NAME "
-            f"({', '.join(found) or 'none was recognised'})"
+            f"({', '.join(found) or 'none was recognized'})"
         )
     return found[0]

@@ -47,7 +47,7 @@ class Summaries:
         del found[label]
         return self._of(found)
 
-    def relabelled(self, labels: np.ndarray) -> Summaries:
+    def relabeled(self, labels: np.ndarray) -> Summaries:
         """The same classes under other labels, one for each of ``self.labels``."""
         return self._of(dict(zip(labels.tolist(), self.each, strict=True)))
 
