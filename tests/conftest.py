@@ -59,11 +59,15 @@ def _cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture
-def tasks():
+def three_tasks():
     """Three tasks of two classes each, labels not in order of arrival."""
     X, y = blobs(6, 40)
     return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
+
+
+@pytest.fixture
+def tasks():
+    return three_tasks()
 
 
 @pytest.fixture
