@@ -34,7 +34,7 @@ class Bayes(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the first task's prior",
+        forgets="except its part in the first task's prior",
         linear=False,
         sums=True,
     ),

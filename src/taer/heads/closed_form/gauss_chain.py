@@ -21,7 +21,7 @@ class GaussChain(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the covariances",
+        forgets="except its part in the covariances",
         linear=False,
         few_shot=False,
     ),

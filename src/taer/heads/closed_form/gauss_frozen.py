@@ -20,7 +20,7 @@ class GaussFrozen(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the first covariance",
+        forgets="except its part in the first covariance",
         linear=False,
         few_shot=False,
     ),

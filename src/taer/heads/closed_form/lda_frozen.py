@@ -31,7 +31,7 @@ class LDAFrozen(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the first covariance",
+        forgets="except its part in the first covariance",
         sums=True,
         few_shot=False,
     ),

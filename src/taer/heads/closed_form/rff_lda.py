@@ -22,7 +22,7 @@ class RFFLDA(
         "closed form",
         old_scores="move",
         keeps="statistics",
-        forgets="with `forgettable=True`, all but its share in the bandwidth",
+        forgets="with `forgettable=True`, except its part in the bandwidth",
         sums=True,
         few_shot=False,
     ),
