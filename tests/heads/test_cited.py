@@ -10,7 +10,7 @@ from sklearn.decomposition import FactorAnalysis
 
 import taer
 from taer.heads.adapter.network import Network, NetworkLoop, NetworkPlan
-from taer.heads.closed_form.factor_analyser import factor_analysis
+from taer.heads.closed_form.factor_analyzer import factor_analysis
 from taer.heads.descent import losses
 from taer.heads.descent.base import DescentHead
 from taer.heads.descent.consolidation import pulled_back
@@ -289,7 +289,7 @@ def test_feature_replay_draws_from_the_gaussians_of_old_classes(near_tasks, monk
         np.testing.assert_allclose(np.cov(draws.T), within.T @ within / (len(X) - 2), atol=0.05)
 
 
-# Factor analysers
+# Factor analyzers
 
 
 def likelihood(covariance, loadings, noise):
@@ -306,7 +306,7 @@ def factored():
     return rng.normal(size=(500, 3)) @ loadings.T + rng.normal(size=(500, 10)) * np.sqrt(noise) + 4
 
 
-def test_em_of_a_factor_analyser_never_loses_likelihood_and_ends_where_sklearns_does(factored):
+def test_em_of_a_factor_analyzer_never_loses_likelihood_and_ends_where_sklearns_does(factored):
     covariance = np.cov(factored.T, bias=True)
     found = [likelihood(covariance, *factor_analysis(covariance, 3, steps)) for steps in (1, 2, 4, 8, 16, 500)]
     assert (np.diff(found) > 0).all()
@@ -314,10 +314,10 @@ def test_em_of_a_factor_analyser_never_loses_likelihood_and_ends_where_sklearns_
     assert found[-1] == pytest.approx(likelihood(covariance, other.components_.T, other.noise_variance_), abs=1e-4)
 
 
-def test_the_score_of_a_factor_analyser_is_its_log_density(factored):
+def test_the_score_of_a_factor_analyzer_is_its_log_density(factored):
     y = np.repeat([0, 1], 250)
     X = factored + y[:, None]
-    head = taer.FactorAnalyser(factors=3, normalize="none", shrinkage=0.05, random_state=0).fit(X, y)
+    head = taer.FactorAnalyzer(factors=3, normalize="none", shrinkage=0.05, random_state=0).fit(X, y)
     expected = []
     for c in (0, 1):
         covariance = np.cov(X[y == c].T, bias=True)
@@ -331,7 +331,7 @@ def test_the_score_of_a_factor_analyser_is_its_log_density(factored):
 
 
 def test_more_factors_than_features_are_all_of_them(tasks):
-    head = learn(taer.FactorAnalyser(factors=99), tasks)
+    head = learn(taer.FactorAnalyzer(factors=99), tasks)
     assert head.factors_.shape == (6, 12, 12)
     head.set_params(factors=3).partial_fit(*tasks[0])  # fixed by the first task
     assert head.factors_.shape == (6, 12, 12)
@@ -472,7 +472,7 @@ def test_bic_takes_the_entropy_of_corrected_scores(near_tasks, monkeypatch):
         ("mer", {"batches": 0}, "batches must be a whole number, 1 or more"),
         ("threshold-moving", {"alpha": -1}, "alpha must be a number, 0 or more"),
         ("feature-replay", {"draws": 0}, "draws must be a whole number, 1 or more"),
-        ("factor-analyser", {"factors": 0}, "factors must be a whole number, 1 or more"),
+        ("factor-analyzer", {"factors": 0}, "factors must be a whole number, 1 or more"),
         ("taer", {"entropy": -0.1}, "entropy must be a number, 0 or more"),
     ],
 )

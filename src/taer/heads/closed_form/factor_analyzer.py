@@ -19,9 +19,9 @@ from taer.heads.params import param
 _LEAST = 1e-3  # smallest noise variance of a feature, relative to the mean; EM on few samples would go below
 
 
-class FactorAnalyser(
+class FactorAnalyzer(
     ClosedFormHead,
-    name="factor-analyser",
+    name="factor-analyzer",
     card=Card("frozen", "never", "statistics", forgets="yes", linear=False, exports=False, few_shot=False),
 ):
     """Factor analyzers: a generative classifier with a few directions and noise per feature for each class.
@@ -42,7 +42,7 @@ class FactorAnalyser(
     >>> import numpy as np, taer
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(90, 4)) + np.repeat(np.eye(3, 4) * 6, 30, axis=0), np.repeat([0, 1, 2], 30)
-    >>> head = taer.FactorAnalyser(factors=2).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    >>> head = taer.FactorAnalyzer(factors=2).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
     >>> head.score(X, y)
     1.0
     """
