@@ -204,7 +204,7 @@ def test_the_backbone_must_be_here_and_the_same(cli, texts, backbones, monkeypat
     assert "--backbone or --weights" in err
 
 
-def test_unlabelled_data_are_extracted_and_predicted(cli, texts, tmp_path):
+def test_unlabeled_data_are_extracted_and_predicted(cli, texts, tmp_path):
     (tmp_path / "new.csv").write_text("text\naaa\nccc\n")
     code, out, _ = cli("extract", "new.csv", "--backbone", "letters", "--out", "new.safetensors")
     assert (code, out) == (0, "new.safetensors: 2 without labels, 8 features\n")

@@ -417,7 +417,7 @@ def test_fecam_is_a_mahalanobis_distance_by_correlations():
         taer.FeCAM(gamma1=0.5).fit(X, y)
 
 
-def test_covariance_from_unlabelled_samples(harder_tasks):
+def test_covariance_from_unlabeled_samples(harder_tasks):
     X, _ = union(harder_tasks)
     head = learn(taer.LDAFrozen(normalize="none", shrinkage=0.2).fit_covariance(X), harder_tasks)
     covariance = np.cov(X.T)

@@ -54,7 +54,7 @@ NAMES = [
     "_scores",
     "__doc__",
     "held_out_",
-    "unlabelled_",
+    "unlabeled_",
     "coef_",
 ]
 

@@ -24,7 +24,7 @@ _VALUES: dict[str, Any] = {
     },
 }
 _KEPT = ("classes_", "learning_order_", "n_tasks_", "n_features_in_", "feature_names_in_", "dtype_", "memory_")
-_CLOSED = ("statistics_", "temperature_", "shrinkage_", "covariance_", "unlabelled_", "prior_", "strength_")
+_CLOSED = ("statistics_", "temperature_", "shrinkage_", "covariance_", "prior_", "strength_")
 _GAUSSIAN = ("first_temperature_", "betas_")
 
 
@@ -38,6 +38,8 @@ def converted(
     order = np.searchsorted(old["classes_"], labels)  # of each class in order of arrival
     state = {key: old[key] for key in (*_KEPT, *_CLOSED, *_GAUSSIAN) if key in old}
     state |= {"rng_": old["_rng_"], "numbers_": np.argsort(labels, kind="stable")}
+    if "unlabelled_" in old:
+        state["unlabeled_"] = old["unlabelled_"]
     state.setdefault("dtype_", "float32")
     if "mean_" in old:
         state |= _descended(old, order, params)

@@ -80,19 +80,17 @@ class Bayes(
     rank: int = param(64, "stored directions of each class's scatter; 4 bytes each per feature", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "unlabelled_": array(
-            "width", "width", optional=True, help="the covariance of unlabelled samples, if given"
-        ),
-        "n_unlabelled_": number(above=0, optional=True, help="and how many they were"),
+        "unlabeled_": array("width", "width", optional=True, help="the covariance of unlabeled samples, if given"),
+        "n_unlabeled_": number(above=0, optional=True, help="and how many they were"),
     }
 
-    def fit_unlabelled(self, X: ArrayLike) -> Self:
+    def fit_unlabeled(self, X: ArrayLike) -> Self:
         """Estimate the shape of the default prior from unlabeled samples; then learn with ``partial_fit``.
 
         This helps if the first task is small. ``fit`` resets it.
         """
         if hasattr(self, "classes_"):
-            raise ValueError("the prior is fixed since the first task; fit_unlabelled must come before it")
+            raise ValueError("the prior is fixed since the first task; fit_unlabeled must come before it")
 
         def measure(head: Self) -> None:
             check_params(head)
@@ -101,7 +99,7 @@ class Bayes(
             statistics = ClassStatistics(rows.shape[1])
             for part in row_chunks(rows):
                 statistics.update(head.embedding_(rows[part]), np.zeros(part.stop - part.start, np.int64))
-            head.unlabelled_, head.n_unlabelled_ = statistics.covariance(), float(statistics.n_samples)
+            head.unlabeled_, head.n_unlabeled_ = statistics.covariance(), float(statistics.n_samples)
 
         return self._change(measure)
 
@@ -122,10 +120,10 @@ class Bayes(
     def _begin(self, task: Task) -> None:
         width = task.X.shape[1]
         broad, imagined = np.eye(width) / width, BROAD
-        if hasattr(self, "unlabelled_"):
-            if width != len(self.unlabelled_):
-                raise ValueError(f"fit_unlabelled saw {len(self.unlabelled_)} features, X has {width}")
-            broad, imagined = self.unlabelled_, max(BROAD, min(self.n_unlabelled_, width))
+        if hasattr(self, "unlabeled_"):
+            if width != len(self.unlabeled_):
+                raise ValueError(f"fit_unlabeled saw {len(self.unlabeled_)} features, X has {width}")
+            broad, imagined = self.unlabeled_, max(BROAD, min(self.n_unlabeled_, width))
         else:
             self.embedding_ = Normalize(Normalize.fit(task.X, self.normalize).how, np.zeros(width))
         samples, y = trial_samples(task.X, task.y, classes=2000)

@@ -67,7 +67,7 @@ class LDAFrozen(
     fitted: ClassVar[dict[str, Fitted]] = {
         "shrinkage_": number(at_least=0, help="the shrinkage in use"),
         "covariance_": array("width", "width", help="the shrunk covariance of the first task"),
-        "unlabelled_": array("width", "width", optional=True, help="covariance of the unlabeled samples, if given"),
+        "unlabeled_": array("width", "width", optional=True, help="covariance of the unlabeled samples, if given"),
     }
 
     fixes: ClassVar[tuple[str, ...]] = ("covariance_",)
@@ -87,16 +87,16 @@ class LDAFrozen(
             statistics = ClassStatistics(rows.shape[1])
             for part in row_chunks(rows):
                 statistics.update(head.embedding_(rows[part]), np.zeros(part.stop - part.start, np.int64))
-            head.unlabelled_ = statistics.covariance()
+            head.unlabeled_ = statistics.covariance()
 
         return self._change(measure)
 
     def _embedding(self, task: Task) -> Any:
-        if not hasattr(self, "unlabelled_"):
+        if not hasattr(self, "unlabeled_"):
             return super()._embedding(task)
-        if task.X.shape[1] != len(self.unlabelled_):
+        if task.X.shape[1] != len(self.unlabeled_):
             raise ValueError(
-                f"the covariance was taken from samples of {len(self.unlabelled_)} features, X has {task.X.shape[1]}"
+                f"the covariance was taken from samples of {len(self.unlabeled_)} features, X has {task.X.shape[1]}"
             )
         return self.embedding_
 
@@ -105,7 +105,7 @@ class LDAFrozen(
 
     def _update(self, classes: np.ndarray) -> None:
         if not hasattr(self, "covariance_"):  # in the first task
-            self.covariance_ = shrunk(getattr(self, "unlabelled_", self.statistics_.covariance()), self.shrinkage_)
+            self.covariance_ = shrunk(getattr(self, "unlabeled_", self.statistics_.covariance()), self.shrinkage_)
         self._set(classes, *discriminants(self.statistics_.means[classes], self.covariance_))
 
     def _chosen(self, task: Task) -> float:
@@ -117,7 +117,7 @@ class LDAFrozen(
         for fold in range(FOLDS):
             seen, held = folds != fold, folds == fold
             means, covariance = class_moments(rows[seen], y[seen])
-            covariance = getattr(self, "unlabelled_", covariance)
+            covariance = getattr(self, "unlabeled_", covariance)
             for shrinkage in _SHRINKAGES:
                 columns, offsets = discriminants(means, shrunk(covariance, shrinkage))
                 losses[shrinkage] += log_losses(rows[held] @ columns.T + offsets, y[held], 1.0).sum()
