@@ -15,7 +15,7 @@ from taer.heads import HEADS
 from taer.rows import Rows
 from tests.conftest import small_head
 
-N, CLASSES, WIDTH, PIECE = 1800, 6, 16, 256
+N, CLASSES, WIDTH, PIECE = 3000, 6, 16, 256
 # Joint keeps everything by definition, herding compares all samples of a class, rff-lda a thousand pairs.
 HERDING = [name for name in HEADS if small_head(name).get_params().get("memory") == "herding"]
 MOST = {"joint": N, "joint-adapter": N, "rff-lda": 1000} | dict.fromkeys(HERDING, N // CLASSES)
