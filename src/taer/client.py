@@ -88,8 +88,11 @@ class Client:
 
     Examples
     --------
-    >>> Client("http://127.0.0.1:8000", token="secret").url
-    'http://127.0.0.1:8000'
+    >>> with Client("http://127.0.0.1:8000", token="secret") as client:  # doctest: +SKIP
+    ...     client.add("lost card", texts=["I lost my card"])
+    ...     client.learn()
+    ...     client.predict(texts=["where is my card?"])["predictions"][0]["label"]
+    'lost card'
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 300.0) -> None:
