@@ -46,7 +46,7 @@ test-all: lint $(VENV)-mlflow/.installed  ## the slow set: what takes long or ne
 	MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) $(BIN)/pytest -m slow -rs || test $$? -eq 5
 	tools/kernels.sh $(BIN)
 
-# The core and its tests alone, without the extras: tests that need more are skipped, and say so.
+# The core and its tests alone, without the extras. Tests that need more are skipped, with a reason.
 CORE_TESTS = -n 2 -m 'not slow and not system' --doctest-ignore-import-errors -rs -p no:cacheprovider
 
 test-core:  ## the core's tests in an environment without torch, ray and a browser

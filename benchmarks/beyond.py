@@ -112,7 +112,7 @@ def _runs(data: FeatureSet, method: str, tasks: int, seeds: int = 3, **params: A
 
 
 def joint_softmax(data: FeatureSet) -> dict[str, Any]:
-    """LogisticRegression on standardised features, C by 5-fold cross-validation on the training data.
+    """LogisticRegression on standardized features, C by 5-fold cross-validation on the training data.
 
     LogisticRegressionCV starts each C where the last one ended, which makes the search affordable.
     """

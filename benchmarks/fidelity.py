@@ -138,8 +138,8 @@ def table_of_grids(bench: Bench) -> None:
     table(["method", "parameters", "CUB-200", "CIFAR-100"], rows)
 
 
-def table_standardised(bench: Bench) -> None:
-    print("### The same methods and settings on standardised features (`standardize=scale`)\n")
+def table_standardized(bench: Bench) -> None:
+    print("### The same methods and settings on standardized features (`standardize=scale`)\n")
     rows = []
     for method, (params, _) in CHOSEN.items():
         rows.append([method, setting(params), *show(bench.row(method, {**RAW, **params, "standardize": "scale"}))])
@@ -208,7 +208,7 @@ def table_of_scales(bench: Bench) -> None:
 def table_of_last_batches(bench: Bench) -> None:
     print("### The last batch of an epoch\n")
     rows = []
-    treatments: dict[str, dict[str, Any]] = {"raw, zero init": RAW, "standardised": {}}
+    treatments: dict[str, dict[str, Any]] = {"raw, zero init": RAW, "standardized": {}}
     for method in ("finetune", "er", "lwf", "ssil", "taer", "joint"):
         for treatment, how in treatments.items():
             params = {**how, **CHOSEN.get(method, ({}, ""))[0]}
@@ -232,7 +232,7 @@ def table_of_last_batches(bench: Bench) -> None:
 def table_of_logits(bench: Bench) -> None:
     print("### The logits of classes unknown when a sample was stored (DER++)\n")
     rows = []
-    for treatment, how in {"raw, zero init": RAW, "standardised": {}}.items():
+    for treatment, how in {"raw, zero init": RAW, "standardized": {}}.items():
         for lr in (0.03, 0.1):
             for unseen in ("zero", "ignore"):
                 values = bench.row("derpp", {**how, "lr": lr, "unseen_logits": unseen})
@@ -259,7 +259,7 @@ TABLES: dict[str, Callable[[Bench], None]] = {
     "grids": table_of_grids,
     "inputs": table_of_inputs,
     "scales": table_of_scales,
-    "standardised": table_standardised,
+    "standardized": table_standardized,
     "related": table_of_related,
     "last-batches": table_of_last_batches,
     "logits": table_of_logits,

@@ -115,7 +115,7 @@ def picture(growths: Sequence[Growth]) -> figures.Picture:
     from matplotlib.ticker import NullLocator
 
     figure, axes = figures._figure(len(growths), 3, (2.4, 2.1), (0.75, 0.1, 0.35, 0.55))
-    colours = dict(zip(SIDES, (figures._INK, *figures._COLOURS), strict=False))
+    colours = dict(zip(SIDES, (figures._INK, *figures._COLORS), strict=False))
     for ax, growth in zip(axes, growths, strict=True):
         scale = {"µs": 1e6, "ms": 1e3}[growth.unit]
         for marker, (name, repeats) in zip(figures._MARKERS, growth.lines.items(), strict=False):

@@ -1,4 +1,4 @@
-"""Small class-incremental problems that every test can afford."""
+"""Small class-incremental problems and fixtures that all tests share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def small_head(name: str, **params):
 
 
 def accuracy(head, X, y, classes=None) -> float:
-    """The score on samples of one task; a head that guesses the task is given its classes, those of ``y`` by default."""
+    """Accuracy on samples of one task; a head that guesses the task may only predict ``classes``, or those of ``y``."""
     if not head.card.guesses_task:
         return head.score(X, y)
     classes = np.unique(y if classes is None else classes)
@@ -38,7 +38,7 @@ def accuracy(head, X, y, classes=None) -> float:
 
 
 def heads_with(**facts) -> list[str]:
-    """Names of the heads whose card says all of this."""
+    """Names of the heads whose cards have these values."""
     wanted = facts.items()
     return [name for name, head in taer.HEADS.items() if all(getattr(head.card, key) == it for key, it in wanted)]
 
@@ -53,17 +53,21 @@ def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory):
-    """Exports and downloads of the tests do not end up in the user's cache."""
+    """Keep exports and downloads of the tests out of the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 
-@pytest.fixture
-def tasks():
+def three_tasks():
     """Three tasks of two classes each, labels not in order of arrival."""
     X, y = blobs(6, 40)
     return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
+
+
+@pytest.fixture
+def tasks():
+    return three_tasks()
 
 
 @pytest.fixture
@@ -96,7 +100,7 @@ def cli(capsys, tmp_path, monkeypatch):
 
 
 class Letters:
-    """The simplest reader of texts: how often each letter occurs."""
+    """A text backbone that counts letters."""
 
     engine, batch_size, in_flight = "letters", 2, 1
 
@@ -105,7 +109,7 @@ class Letters:
 
 
 class Gray:
-    """The simplest reader of images: four by two gray pixels."""
+    """An image backbone with four by two gray pixels as features."""
 
     engine, batch_size, in_flight = "gray", 2, 1
 
@@ -115,7 +119,7 @@ class Gray:
 
 @pytest.fixture
 def backbones(monkeypatch):
-    """Two backbones of eight features that a test can afford: ``letters`` for texts, ``gray`` for images."""
+    """Two cheap backbones with eight features: ``letters`` for texts, ``gray`` for images."""
     found = [
         Backbone("letters", "text", "counted", "here sha256:1e77", str, lambda half=False: Letters()),
         Backbone(
@@ -144,7 +148,7 @@ def file(features, tmp_path):
 
 @pytest.fixture(scope="session")
 def paper_features(tmp_path_factory):
-    """A folder with CIFAR-100 seen by ResNet18, if headers are believed: 100 classes of six and three samples."""
+    """A feature file with the headers of CIFAR-100 and ResNet18: 100 classes of six and three random samples."""
     folder = tmp_path_factory.mktemp("features")
     X, y = blobs(100, 9, width=8)
     rows = y.argsort(kind="stable").reshape(100, 9)

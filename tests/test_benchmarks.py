@@ -1,4 +1,4 @@
-"""The benchmarks in small, as far as they go without Avalanche: their own checks must pass."""
+"""The benchmarks on small data, without Avalanche: their own checks must pass."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, as they set the number of threads for all of it."""
+    """Run in a separate process, because they set its number of threads."""
     return subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True)
 
 

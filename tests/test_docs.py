@@ -1,4 +1,4 @@
-"""The Python in the documents runs."""
+"""The code in the documentation runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ def python_blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_the_first_example_prints_what_the_page_shows(page, capsys):
-    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / page).read_text(), re.S).groups()
+def first_example(page):
+    return re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / page).read_text(), re.S).groups()
+
+
+def test_the_first_example_prints_what_the_page_shows(capsys):
+    code, shown = first_example("README.md")
     exec(code, {})
     assert capsys.readouterr().out == shown
+    assert first_example("docs/index.md") == (code, shown)
 
 
 def test_the_start_page_runs(tmp_path, monkeypatch, capsys):
@@ -73,7 +77,7 @@ def test_pages_run_as_written(page, tmp_path, monkeypatch):
 
 
 def test_the_walks_of_contributing_lead_somewhere():
-    """Each `file:function` is there."""
+    """Each `file:function` exists."""
     steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(steps) > 40
     for file, name in steps:
@@ -98,3 +102,9 @@ def test_every_head_is_in_the_readme_and_public():
     for name, head in taer.HEADS.items():
         assert f"`{name}`" in text
         assert getattr(taer, head.__name__) is head
+
+
+def test_every_recipe_is_shown_on_the_page_about_shipping():
+    page = (ROOT / "docs/guides/shipping.md").read_text()
+    for recipe in (ROOT / "docs/recipes").iterdir():
+        assert f'--8<-- "docs/recipes/{recipe.name}"' in page

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all; headers of safetensors files."""
+"""Atomic writes, and headers of safetensors files."""
 
 import os
 

@@ -26,7 +26,7 @@ POLICIES = [GreedyBalanced, Reservoir, Herding]
 
 
 def offer(memory, labels, rng):
-    """Rows that name their label and number, so that a mix-up would show."""
+    """Rows that contain their label and number, so that a mix-up is detected."""
     labels = np.asarray(labels)
     X = np.column_stack([labels, memory.seen + np.arange(len(labels))]).astype(float)
     memory.add(X, labels, rng)
@@ -63,7 +63,7 @@ def test_greedy_counts_are_those_of_the_published_sampler(capacity, n_classes):
 
 
 def test_greedy_over_ten_tasks_of_ten_classes():
-    """100 classes in 10 tasks and 200 slots: 20 a class after the first task, 2 after the last."""
+    """100 classes in 10 tasks and 200 slots: 20 per class after the first task, 2 after the last."""
     memory, rng = GreedyBalanced(200), np.random.default_rng(0)
     for task in range(10):
         offer(memory, np.repeat(np.arange(10 * task, 10 * task + 10), 500), rng)
@@ -116,7 +116,7 @@ def test_draws_are_without_replacement_and_uniform():
 
 
 def residuals(rows, labels):
-    """Of an imaginary head of ten classes whose scores are random but fixed by the rows."""
+    """Gradients of an imaginary head of ten classes whose scores are pseudorandom functions of the rows."""
     scores = np.abs(np.sin(rows[:, :1] * np.arange(1, 11)))
     scores[np.arange(len(rows)), labels] -= 1
     return scores

@@ -1,4 +1,4 @@
-"""What is released: the contents of wheel and source distribution, the version, the notice."""
+"""The release: contents of wheel and source distribution, the version, the notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on a real Ray cluster of two nodes on this machine: the same bits, and nothing lost when a node dies."""
+"""Work on a real Ray cluster of two nodes on one machine: the same bits, and no work lost when a node dies."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def nodes(shared_nodes):
 
 
 def results_of(runs, out):
-    """By file, without what a clock decides."""
+    """Results by file, without their timings."""
     return {
         run.file_name: json.dumps({k: v for k, v in result.items() if k not in ("seconds", "created")})
         for run, result, _ in run_grid(runs, out)
@@ -141,7 +141,7 @@ def busy_nodes(folder):
 
 
 def warm_up(folder):
-    """Until both nodes have a process that has loaded what it needs: only then can a kill hit work in hand."""
+    """Wait until both nodes have a process that has loaded its model, so that a kill hits running work."""
     folder.mkdir()
     while len(busy_nodes(folder)) < 2:
         Parallel()(delayed(marked)(folder, number, 0.5) for number in range(4))
@@ -188,7 +188,7 @@ def test_a_grid_survives_the_death_of_a_node(nodes, tmp_path):
 
 @pytest.fixture(scope="module")
 def slow_onnx(tiny_onnx):
-    """The tiny model with a wide detour that takes a good part of a second a batch."""
+    """The tiny model with a wide extra layer, which takes a good part of a second per batch."""
     import onnx
     from onnx import helper, numpy_helper
 

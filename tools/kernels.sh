@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The fast tests of heads, saving and the command line under each kernel of OpenBLAS that this CPU can run, with one
-# and two threads: sums round differently in each, and a promise must hold in all. A pass takes two minutes of one core.
+# Run the fast tests of heads, saving and the command line under each OpenBLAS kernel that this CPU supports, with one
+# and two threads. Sums round differently in each, and the promises must hold in all. A pass takes two minutes of one core.
 # Usage: tools/kernels.sh FOLDER-OF-PYTHON [options of pytest]
 set -euo pipefail
 cd "$(dirname "$0")/.."

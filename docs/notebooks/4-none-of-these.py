@@ -35,8 +35,8 @@ axis.legend(frameon=False)
 # %% [markdown]
 # ## Where to draw the line
 #
-# `novelty_threshold(X, false_alarms=0.05)` returns the novelty that 5 % of the samples in `X` exceed. `X` holds samples of
-# known classes that the head has not learned from; here, half of the known test drawings.
+# `novelty_threshold(X, false_alarms=0.05)` returns the novelty that 5 % of the samples in `X` exceed. `X` has samples of
+# known classes that the head was not trained on; here, half of the known test drawings.
 
 # %%
 known = np.flatnonzero(~unknown)

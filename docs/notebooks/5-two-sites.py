@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Two sites merged
 #
-# Two hospitals, factories or branches each have data that must not leave the site. Each trains a head of its own. Heads
-# that answer from sums over samples can be added: the sum knows what one head would that had seen everything. Only the
-# heads travel, not the samples.
+# Two hospitals, factories or branches each have data that must not leave the site. Each trains its own head. Heads whose
+# state is sums over samples can be added: the sum equals a head that has seen all samples. Only the heads are exchanged,
+# not the samples.
 
 # %%
 import copy
@@ -19,7 +19,7 @@ X_test, y_test = np.asarray(data.test_x), data.test_y
 # %% [markdown]
 # ## Each site has half of every class
 #
-# `slda` keeps counts, means and one covariance.
+# `slda` stores counts, means and one covariance.
 
 # %%
 north_rows = np.arange(len(y)) % 2 == 0
@@ -35,10 +35,10 @@ print(f"{agreement:.1%} of the answers of the merged head are those of one that 
 assert agreement > 0.99
 
 # %% [markdown]
-# ## Each site has classes of its own
+# ## Each site has its own classes
 #
-# Heads that fix something in their first task, such as `lda-frozen`, merge if both started as copies of one head. What that
-# base has learned must count once, so `merge` is told the base.
+# Heads that fix something in their first task, such as `lda-frozen`, can be merged if both started as copies of one head.
+# Give `merge` that base, so that its samples count once.
 
 # %%
 base = taer.LDAFrozen().fit(X[y < 60], y[y < 60])
@@ -59,7 +59,7 @@ assert agreement > 0.99
 # %% [markdown]
 # ## A wrong label
 #
-# The same sums can be subtracted. `unlearn` takes single samples back, so a wrong label costs no new training.
+# The same sums can be subtracted. `unlearn` removes single samples, so a wrong label can be corrected without new training.
 
 # %%
 head = taer.SLDA().fit(X, y)

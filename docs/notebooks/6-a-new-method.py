@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A new method in one file
 #
-# A method is one class: which samples, which gradient of the scores, which columns move. This notebook writes one, tests
-# its gradient, and compares it with others on the same stream. Saved as a file in `src/taer/heads/descent/`, it would be in
+# A method is one class: which samples, which gradient of the scores, which columns move. This notebook writes one and
+# compares it with others on the same stream. Saved as a file in `src/taer/heads/descent/`, it would be in
 # every table, test and command. [Contributing](../contributing.md) has the details.
 
 # %%
@@ -19,9 +19,9 @@ from taer.heads.params import param
 # %% [markdown]
 # ## The method
 #
-# Experience replay with logit adjustment (Menon et al., ICLR 2021). A new class is seen more often in a batch than an old
-# one that only the memory has. Adding `tau · log π_c` to the score of class c during training removes that
-# handicap, where `π_c` is the fraction of a batch that class c makes up.
+# Experience replay with logit adjustment (Menon et al., ICLR 2021). A batch has more samples of a new class than of an old
+# class, whose samples come only from the memory. Adding `tau · log π_c` to the score of class c during training removes
+# this disadvantage, where `π_c` is the fraction of a batch that belongs to class c.
 
 
 # %%

@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _heads() -> dict[str, Any]:
-    """The classes of our heads, which their own files make known."""
+    """The head classes of this package, by class name; each head's file registers its class."""
     heads = import_module("taer.heads").HEADS.values()
     return {head.__name__: head for head in heads if head.__module__.startswith("taer.")}
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from taer.heads.adapter.joint import JointAdapter as JointAdapter
     from taer.heads.adapter.xdg import XdGAdapter as XdGAdapter
     from taer.heads.closed_form.bayes import Bayes as Bayes
-    from taer.heads.closed_form.factor_analyser import FactorAnalyser as FactorAnalyser
+    from taer.heads.closed_form.factor_analyzer import FactorAnalyzer as FactorAnalyzer
     from taer.heads.closed_form.fecam import FeCAM as FeCAM
     from taer.heads.closed_form.gauss_chain import GaussChain as GaussChain
     from taer.heads.closed_form.gauss_frozen import GaussFrozen as GaussFrozen

@@ -1,4 +1,4 @@
-"""A service from Python: ``Client(url, token)`` and ``AsyncClient(url, token)``, with the verbs of the service."""
+"""A running service from Python: ``Client(url, token)`` and ``AsyncClient(url, token)``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from taer.extras import require
 
 
 class ServiceError(Exception):
-    """What the service refused, in its own words; ``status`` is that of HTTP."""
+    """A request that the service refused, with the service's own message; ``status`` is the HTTP status."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -59,7 +59,7 @@ class Purged(TypedDict):
 
 
 class _Verbs:
-    """What is asked for each verb: method, path, and the options of the request."""
+    """The request of each verb: HTTP method, path and options."""
 
     @staticmethod
     def predict(vectors: Any, images: Any, texts: Any, top: int) -> tuple[str, str, dict[str, Any]]:
@@ -75,12 +75,24 @@ class _Verbs:
 
 
 class Client:
-    """A service, asked and taught from Python; usable as a context manager.
+    """Predict with and teach a running service; usable as a context manager.
+
+    Parameters
+    ----------
+    url : str
+        URL of the service.
+    token : str, optional
+        Token of the service; not needed for predictions from a local service.
+    timeout : float
+        Seconds to wait for an answer.
 
     Examples
     --------
-    >>> Client("http://127.0.0.1:8000", token="secret").url
-    'http://127.0.0.1:8000'
+    >>> with Client("http://127.0.0.1:8000", token="secret") as client:  # doctest: +SKIP
+    ...     client.add("lost card", texts=["I lost my card"])
+    ...     client.learn()
+    ...     client.predict(texts=["where is my card?"])["predictions"][0]["label"]
+    'lost card'
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 300.0) -> None:
@@ -107,7 +119,7 @@ class Client:
         texts: Sequence[str] | None = None,
         top: int = 5,
     ) -> Predictions:
-        """The likeliest classes of each sample, and whether it looks like none of them."""
+        """The most likely classes of each sample, and whether it looks like none of them."""
         return self._ask(*_Verbs.predict(vectors, images, texts, top))
 
     def add(
@@ -118,23 +130,23 @@ class Client:
         images: Sequence[str | PathLike[str] | bytes] | None = None,
         texts: Sequence[str] | None = None,
     ) -> Added:
-        """Add labelled examples of a class; they are on disk when this returns."""
+        """Add labeled examples of a class; they are on disk when this returns."""
         return self._ask(*_Verbs.add(label, vectors, images, texts))
 
     def learn(self) -> dict[str, Any]:
-        """Learn all waiting examples as one task; the new version."""
+        """Learn all waiting examples as one task; returns the new version."""
         return self._ask("POST", "learn")
 
     def discard(self) -> int:
-        """Delete the examples that wait; how many they were."""
+        """Delete the waiting examples; returns how many there were."""
         return int(self._ask("DELETE", "examples")["discarded"])
 
     def rollback(self, version: int) -> dict[str, Any]:
-        """Answer from another version; the history."""
+        """Go back (or forward) to another version; returns the history."""
         return self._ask("POST", f"rollback/{version}")
 
     def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> dict[str, Any]:
-        """Examples that wait or were learned, in order of arrival."""
+        """Waiting and learned examples, in order of arrival."""
         chosen = {} if label is None else {"label": str(label)}
         return self._ask("GET", "examples", {"params": chosen | {"after": after, "limit": limit}})
 
@@ -151,31 +163,31 @@ class Client:
         return self._ask("DELETE", f"examples/{number}")
 
     def purge(self, ids: Sequence[int]) -> Purged:
-        """Delete examples for good, with every version that was learned from them."""
+        """Delete examples permanently, with every version that was learned from them."""
         return self._ask("POST", "purge", {"json": {"ids": list(ids)}})
 
     def rename(self, label: str | int, new: str | int) -> dict[str, Any]:
-        """Give a class another name; the new version."""
+        """Rename a class; returns the new version."""
         return self._ask("PATCH", _Verbs.label_of(label), {"json": {"label": new}})
 
     def forget(self, label: str | int) -> dict[str, Any]:
-        """Forget a class with its examples; the new version."""
+        """Forget a class and its examples; returns the new version."""
         return self._ask("DELETE", _Verbs.label_of(label))
 
     def classes(self) -> dict[str, Any]:
-        """All classes in order of learning, and what waits."""
+        """All classes in order of learning, and how many examples wait."""
         return self._ask("GET", "classes")
 
     def history(self) -> dict[str, Any]:
-        """Every version."""
+        """All versions."""
         return self._ask("GET", "history")
 
     def confusion(self) -> dict[str, Any]:
-        """Which class is taken for which."""
+        """The confusion matrix of the current version."""
         return self._ask("GET", "confusion")
 
     def drift(self, hours: int = 24) -> dict[str, Any]:
-        """How many answers of the last hours were unknown."""
+        """The number of unknown answers in each of the last hours."""
         return self._ask("GET", "drift", {"params": {"hours": hours}})
 
     def health(self) -> dict[str, Any]:
@@ -184,7 +196,7 @@ class Client:
 
 
 class AsyncClient:
-    """The same for ``asyncio``: each verb is awaited."""
+    """The same for ``asyncio``: every method is a coroutine."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 300.0) -> None:
         self.url = url.rstrip("/")
@@ -275,7 +287,7 @@ def _options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
 
 
 def _items(vectors: Any, images: Any, texts: Any, more: dict[str, Any]) -> dict[str, Any]:
-    """Vectors as an array in numpy's format, which is much faster to read than JSON; anything else as JSON."""
+    """Vectors in numpy's format, because the service reads it much faster than JSON; anything else as JSON."""
     if sum(kind is not None for kind in (vectors, images, texts)) != 1:
         raise ValueError("give exactly one of vectors, images and texts")
     if vectors is not None:
@@ -287,7 +299,7 @@ def _items(vectors: Any, images: Any, texts: Any, more: dict[str, Any]) -> dict[
 
 
 def _encoded(image: str | PathLike[str] | bytes) -> str:
-    """An image file, by its path or its content, in base64."""
+    """An image file, given by its path or its content, in base64."""
     return base64.b64encode(image if isinstance(image, bytes) else Path(image).read_bytes()).decode()
 
 

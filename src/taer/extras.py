@@ -1,4 +1,4 @@
-"""Packages that only some parts need: imported when they are used, and their errors in one line."""
+"""Optional packages: imported when they are used, with errors in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import ``module``; when it is missing, say which command installs it.
+    """Import ``module``. If it is missing, the error names the command that installs it.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 def reason(error: Exception) -> str:
-    """What a library's error says, in one line.
+    """The message of an error, in one line.
 
     Examples
     --------

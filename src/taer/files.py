@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, and safetensors files that are checked before they are read."""
+"""Atomic writes of files and folders, and safetensors files that are checked before they are read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator[Path]:
-    """A temporary path beside ``path``, for a file or a folder, that is renamed to it at the end.
+    """Write a file or a folder atomically: yields a temporary path that is renamed to ``path`` at the end.
 
-    After an error nothing is left of it. With ``sync`` the contents and the name of a file are on disk when it ends,
-    also after a loss of power.
+    After an error the temporary path is removed. With ``sync`` the file survives a loss of power once this returns.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -51,7 +50,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def open_safetensors(path: str | os.PathLike[str], refusal: str) -> Iterator[Any]:
-    """An open safetensors file; a ValueError with this ``refusal`` if its sizes and offsets do not fit its length."""
+    """Open a safetensors file. Raises ValueError(refusal) if its sizes and offsets do not fit its length."""
     from safetensors import SafetensorError, safe_open
 
     try:

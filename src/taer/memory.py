@@ -1,8 +1,8 @@
-"""Episodic memories: which few samples of the past are kept.
+"""Episodic memories: policies that select which samples of earlier tasks are stored.
 
-A memory holds rows of features ``X``, integer labels ``y`` and any further arrays with one row per sample
-(``extra``, for example the logits at the time of storing). It is never changed in place: ``add`` replaces its
-arrays, so a shallow copy is a snapshot.
+A memory has rows of features ``X``, integer labels ``y`` and optional arrays with one row per sample (``extra``, for
+example the logits at the time of storing). It is never changed in place: ``add`` replaces its arrays, so a shallow
+copy is a snapshot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from taer.rows import Rows
 
-_KEYS = 1 << 20  # random keys drawn in one go
+_KEYS = 1 << 20  # random keys drawn at a time
 
 
 def draw(n: int, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
@@ -34,7 +34,7 @@ def draw(n: int, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Offer:
-    """Samples offered to a memory, in random order, and how the head that offers them sees them."""
+    """Samples offered to a memory, in random order, with the embedding and residuals of the head that offers them."""
 
     X: np.ndarray | Rows
     y: np.ndarray
@@ -48,7 +48,7 @@ class Offer:
 
 
 class Memory:
-    """At most ``capacity`` samples of what was offered with :meth:`add`; a policy says which."""
+    """At most ``capacity`` of the samples offered with :meth:`add`, selected by a policy."""
 
     def __init__(self, capacity: int) -> None:
         if capacity < 0:
@@ -77,10 +77,10 @@ class Memory:
         residuals: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         **extra: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        """Offer the rows of ``X`` in random order; only those that a policy looks at are read.
+        """Offer the rows of ``X`` in random order; only rows that the policy needs are read.
 
-        ``embed`` maps rows to the space in which a policy compares them; ``residuals`` gives, for rows and
-        labels, ``softmax(scores) - onehot`` under the current head (needed by the gradient-based policy).
+        ``embed`` maps rows to the space in which a policy compares them. ``residuals`` returns, for rows and
+        labels, ``softmax(scores) - onehot`` of the current head (needed by the gradient-based policy).
         Each ``extra`` is computed from the rows of accepted samples and stored with them.
         """
         order = rng.permutation(len(y))
@@ -99,7 +99,7 @@ class Memory:
         self.seen += len(y)
 
     def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
-        """Which of the stored samples followed by the offered ones are kept, by number; stored ones first."""
+        """Numbers of the samples to keep: first those of stored samples, then those of offered ones."""
         raise NotImplementedError
 
     def without(self, label: int) -> Self:
@@ -112,7 +112,7 @@ class Memory:
         return memory
 
     def check(self, width: int, n_labels: int) -> None:
-        """Raise a ValueError unless this is a memory of rows of that width with labels below ``n_labels``."""
+        """Raise ValueError unless this is a memory of rows of this width with labels below ``n_labels``."""
         n = self.y.shape[0] if self.y.ndim == 1 else -1
         if self.y.dtype != np.int64 or n < 0 or (n and not 0 <= self.y.min() <= self.y.max() < n_labels):
             raise ValueError(f"expected labels from 0 to {n_labels - 1}")
@@ -128,7 +128,7 @@ class Memory:
             raise ValueError(f"expected {n} samples or more to have been offered, got {self.seen}")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that is needed to restore the memory, as plain arrays."""
+        """The memory as plain arrays, from which it can be restored."""
         arrays = {"capacity": np.int64(self.capacity), "seen": np.int64(self.seen), "y": self.y}
         arrays |= {f"extra.{name}": values for name, values in self.extra.items()}
         if self.X is not None:
@@ -137,7 +137,7 @@ class Memory:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The memory that ``to_arrays`` described."""
+        """The memory from the arrays that ``to_arrays`` returned."""
         memory = cls(int(arrays["capacity"]))
         memory.seen = int(arrays["seen"])
         memory.X, memory.y = arrays.get("X"), arrays["y"]
@@ -148,9 +148,9 @@ class Memory:
 class GreedyBalanced(Memory):
     """The greedy balancing sampler of GDumb (Prabhu et al., ECCV 2020).
 
-    A sample is taken while its class holds less than ``capacity / classes seen`` samples, a real number; when
-    the memory is full, a random sample of a largest class makes room. So the first samples of a class are
-    kept, the memory ends balanced to one sample, and no slot stays empty.
+    A sample is stored if its class has fewer than ``capacity / classes seen`` samples, a real number. If the memory is
+    full, it replaces a random sample of a largest class. So the first samples of a class are stored, the memory is
+    balanced up to one sample, and no slot stays empty.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class GreedyBalanced(Memory):
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        self.known = np.empty(0, np.int64)  # every label ever offered, also those that no longer hold a slot
+        self.known = np.empty(0, np.int64)  # every label ever offered, even without stored samples
 
     def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
         labels = np.union1d(self.known, offer.y)
@@ -228,7 +228,7 @@ class GreedyBalanced(Memory):
 
 
 class Reservoir(Memory):
-    """A uniform random sample of everything offered (Vitter's algorithm R), whatever the classes.
+    """A uniform random sample of everything offered (Vitter's algorithm R), independent of the classes.
 
     Examples
     --------
@@ -256,9 +256,9 @@ class Reservoir(Memory):
 class Herding(Memory):
     """The samples whose mean is nearest to the mean of their class (iCaRL, Rebuffi et al., CVPR 2017).
 
-    Rows are compared at unit length. A class keeps its first ``capacity // classes`` choices, the classes that
-    arrived first one more until no slot is left; shrinking drops the last choices. A class that is offered
-    again chooses among its stored and its new samples.
+    Rows are compared at unit length. A class keeps its first ``capacity // classes`` choices; remaining slots go to the
+    classes that arrived first. When the quota shrinks, the last choices are dropped. A class that is offered again
+    chooses among its stored and its new samples.
 
     Examples
     --------
@@ -288,7 +288,7 @@ class Herding(Memory):
 
 
 def herd(rows: np.ndarray, size: int) -> np.ndarray:
-    """Row numbers, in the order of choice, whose running mean stays nearest to the mean of all unit rows."""
+    """Row numbers in the order in which herding chooses them: the running mean stays nearest to the mean of all rows."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(norms > 0, norms, 1)
     mean = rows.mean(axis=0)
@@ -303,17 +303,17 @@ def herd(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 class GradientBased(Memory):
-    """Greedy gradient-based selection (GSS, Aljundi et al., NeurIPS 2019), in the form of its public reruns.
+    """Greedy gradient-based selection (GSS, Aljundi et al., NeurIPS 2019), as in public benchmark code.
 
     A sample's score is the largest cosine between its gradient and those of a few stored samples, plus one.
-    When the memory is full, a batch that agrees with the stored gradients is passed over; otherwise each
-    sample challenges a stored one, drawn by its score, and wins with probability ``s / (s + own score)``.
+    When the memory is full, a batch whose gradients agree with the stored ones is skipped. Otherwise each sample
+    competes with a stored one, drawn by its score ``s``, and replaces it with probability ``s / (s + own score)``.
 
-    The gradient of a sample is ``h ⊗ δ`` with residual ``δ = softmax - onehot``, so a scalar product of two is
-    ``(h·h')(δ·δ')``: gradients are never formed.
+    The gradient of a sample is ``h ⊗ δ`` with residual ``δ = softmax - onehot``, so the scalar product of two is
+    ``(h·h')(δ·δ')``, and gradients are never computed.
     """
 
-    batch_size = 32  # samples judged together, and stored samples that they are compared with
+    batch_size = 32  # samples that are compared together, and stored samples that they are compared with
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -379,9 +379,9 @@ class GradientBased(Memory):
 
 
 def gradient_similarity(h: np.ndarray, delta: np.ndarray, n: int) -> tuple[float, np.ndarray]:
-    """Of the gradients ``h ⊗ delta``: one plus the largest cosine between the first n and the others.
+    """One plus the largest cosine between the gradients ``h ⊗ delta`` of the first n samples and those of the others.
 
-    For the mean of the first n, and for each of them.
+    Returned for the mean of the first n, and for each of them.
     """
     tiny = np.finfo(np.float64).tiny
     products = (h[:n] @ h.T) * (delta[:n] @ delta.T)
@@ -394,7 +394,7 @@ def gradient_similarity(h: np.ndarray, delta: np.ndarray, n: int) -> tuple[float
 
 
 class Everything(Memory):
-    """No choice at all: every sample ever offered, for upper bounds."""
+    """Stores every sample ever offered, for upper bounds."""
 
     def __init__(self, capacity: int = sys.maxsize) -> None:
         super().__init__(capacity)

@@ -1,7 +1,7 @@
 """Metrics of class-incremental learning, as pure functions of labels, predictions and scores.
 
-Notation: ``a[t, k]`` is the accuracy on the test samples of task k after learning task t, the prediction being
-free among all classes seen up to t. Tasks are counted from zero here. Accuracies are fractions.
+Notation: ``a[t, k]`` is the accuracy on the test samples of task k after learning task t, when all classes seen up
+to t may be predicted. Tasks are counted from zero here. Accuracies are fractions.
 ``task_of`` gives the task of each class, by class number; ``scores`` has one column per class number.
 """
 
@@ -52,7 +52,7 @@ def average_incremental_accuracy(phase_accuracies: np.ndarray) -> float:
 
 
 def accuracy_among(y_true: np.ndarray, y_pred: np.ndarray, members: np.ndarray) -> float | None:
-    """Fraction of the marked samples that are right, the prediction being free among all classes; None without any.
+    """Accuracy on the marked samples, when all classes may be predicted; None if no sample is marked.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def accuracy_among(y_true: np.ndarray, y_pred: np.ndarray, members: np.ndarray) 
 
 
 def harmonic_mean(base: float, new: float) -> float:
-    """``2·base·new / (base + new)``: high only if old and new classes are both found; zero if either is never found.
+    """``2·base·new / (base + new)``: high only if both accuracies are high, and zero if either is zero.
 
     Examples
     --------
@@ -91,8 +91,8 @@ def backward_transfer(matrix: np.ndarray) -> float:
 def preserved_accuracy(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> np.ndarray:
     """``P_t^T``: accuracy on task t when the final model may only answer with classes of tasks 1 … t.
 
-    ``P_t^T = mean over samples of task t of 1[argmax over y in Y_1:t of score(y) = label]``. It leaves out
-    what is lost merely because there are more classes; a head that never moves old columns has
+    ``P_t^T = mean over samples of task t of 1[argmax over y in Y_1:t of score(y) = label]``. It does not count
+    errors that occur only because there are more classes. A head whose old scores never move has
     ``P_t^T = a[t, t]``.
 
     Examples
@@ -115,13 +115,13 @@ def preserved_accuracy(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarr
 def old_mass(probabilities: np.ndarray, old: np.ndarray) -> float:
     """``mean over x of p(y ∈ old | x) = mean over x of Σ_{i ∈ old} p_i(x)``, for samples of old classes.
 
-    ``old`` marks the columns of old classes. One is ideal; what is missing goes to the current task.
+    ``old`` marks the columns of old classes. One is ideal; the rest is probability given to the current task.
     """
     return float(probabilities[:, old].sum(axis=1).mean())
 
 
 class Decomposition(NamedTuple):
-    """The two causes of an error, after the paper's factorisation ``p(y|x) = p(y|x, task) · p(task|x)``."""
+    """The two causes of an error, after the paper's factorization ``p(y|x) = p(y|x, task) · p(task|x)``."""
 
     within_task: float  # knowledge: accuracy among the classes of the sample's own task
     task_identification: float  # bias: how often the predicted class lies in the sample's own task
@@ -189,14 +189,14 @@ def expected_calibration_error(probabilities: np.ndarray, y_true: np.ndarray, bi
 
 
 class Rejection(NamedTuple):
-    """What is left if samples that look novel are not answered."""
+    """Coverage and accuracy if samples that look novel are not answered."""
 
     coverage: float  # fraction of samples that are answered
     accuracy: float  # of these
 
 
 def rejection(novelty: np.ndarray, right: np.ndarray, threshold: float) -> Rejection:
-    """``coverage = mean of 1[novelty <= threshold]``, and the accuracy on these samples, 1 if there are none.
+    """``coverage = mean of 1[novelty <= threshold]``, and the accuracy on these samples (1 if there are none).
 
     Examples
     --------
@@ -210,7 +210,7 @@ def rejection(novelty: np.ndarray, right: np.ndarray, threshold: float) -> Rejec
 def novelty_auroc(known: np.ndarray, unknown: np.ndarray) -> float | None:
     """How often a sample of an unknown class has a higher novelty than one of a known class; ties count half.
 
-    The area under the receiver operating characteristic; nothing if there are no samples of either kind.
+    The area under the ROC curve; None if there are no samples of either kind.
 
     Examples
     --------

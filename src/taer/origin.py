@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """A frozen model. Features of two origins must not be mixed, even if they have the same width.
+    """The frozen model behind some features. Features of two origins must not be mixed, even with the same width.
 
     Examples
     --------
@@ -24,16 +24,16 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, meta: Mapping[str, str]) -> Origin | None:
-        """What the header of a feature file says; None if it names no backbone."""
+        """The origin in the header of a feature file; None if the header has no backbone."""
         backbone = meta.get("backbone", "unknown")
         if backbone == "unknown":
             return None
         return cls(backbone, meta.get("weights", ""), meta.get("preprocess", ""))
 
     def difference(self, other: Origin) -> str:
-        """In what this origin differs from another, as far as both are known; empty if in nothing.
+        """The first difference from another origin, as far as both are known; empty if there is none.
 
-        The same weights are the same model under any name, such as that of a folder or of a hub.
+        Equal weights are the same model under any name, such as that of a folder or of a hub.
         """
         ours, theirs = (origin.weights.rpartition("sha256:")[2] for origin in (self, other))
         if not (ours and theirs) and self.backbone != other.backbone:
@@ -45,6 +45,6 @@ class Origin(NamedTuple):
         return ""
 
     def check(self) -> None:
-        """Raise a ValueError unless all parts are strings, as those of a file need not be."""
+        """Raise ValueError unless all parts are strings: those of a file may be anything."""
         if not all(type(part) is str for part in self) or not self.backbone:
             raise ValueError("expected a backbone, its weights and its preprocess, as strings")

@@ -1,7 +1,7 @@
 """Where work runs: in this process, on the cores of this machine, or on a Ray cluster.
 
-Everything that can be spread out (the runs of a grid, the chunks of an extraction, the sums of a statistics head)
-is handed to joblib's ``Parallel``, and joblib's settings say where it goes. :func:`cluster` sets them to a Ray
+Everything that can run in parallel (the runs of a grid, the chunks of an extraction, the sums of a closed-form head)
+goes through joblib's ``Parallel``, and joblib's settings decide where it runs. :func:`cluster` sets them to a Ray
 cluster. Only this module uses Ray.
 """
 
@@ -24,18 +24,18 @@ from taer.extras import reason, require
 from taer.storage import MappedArray
 
 _BACKEND = "taer-ray"
-_RETRIES = 5  # of a piece of work whose worker or node died; one that kills its worker that often does it itself
-_SECONDS = 5  # until an address that does not answer is given up
-_WATCH = 1.0  # seconds between two looks of a worker for its parent
+_RETRIES = 5  # of work whose worker or node died; after that the work itself is to blame
+_SECONDS = 5  # to wait for an answer from an address
+_WATCH = 1.0  # seconds between two checks that the parent process is alive
 _connected = False
 
 
 @contextmanager
 def cluster(address: str | None = None) -> Iterator[None]:
-    """Inside, grids, extractions and the sums of statistics heads run on a Ray cluster.
+    """Inside, grids, extractions and the sums of closed-form heads run on a Ray cluster.
 
-    Results come back to this process, which alone writes files, and are the same bit for bit as on one machine.
-    Work that a dead worker or node had in hand is done again elsewhere.
+    Results return to this process, which alone writes files. They are bit-identical to those of one machine.
+    If a worker or a node dies, its work is repeated elsewhere.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def cluster(address: str | None = None) -> Iterator[None]:
     """
     global _connected
     ray = require("ray", "cluster")
-    joins = not ray.is_initialized()  # else the caller is connected already, and stays so
+    joins = not ray.is_initialized()  # otherwise the caller is already connected, and stays connected
     if joins:
         _connect(ray, address)
     register_parallel_backend(_BACKEND, _RayTasks)
@@ -79,14 +79,14 @@ def _connect(ray: Any, address: str | None) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise unless something that speaks Ray's protocol listens there; Ray itself would try for many minutes."""
+    """Raise unless a Ray cluster answers at the address, because Ray itself would try for many minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
         raise ValueError(f"{address}: expected HOST:PORT of a Ray cluster, as 'ray start --head' prints it")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS) as connection:
             if os.environ.get("RAY_USE_TLS", "0") != "1":
-                # gRPC begins with HTTP/2's preface and a frame of settings, type 4, from both sides
+                # gRPC begins with HTTP/2's preface and a settings frame (type 4) from both sides
                 connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
                 if connection.recv(9)[3:4] != b"\x04":
                     raise ValueError(f"{address}: answers, but is not a Ray cluster; the usual port is 6379")
@@ -97,7 +97,7 @@ def _check_answers(address: str) -> None:
 
 
 def end_with(parent: int) -> None:
-    """End this process soon after its parent: one that is killed cannot tell its workers."""
+    """End this process soon after its parent, because a parent that is killed cannot stop its workers."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -108,12 +108,12 @@ def end_with(parent: int) -> None:
 
 
 def on_cluster() -> bool:
-    """Whether work goes to a cluster now."""
+    """Whether work runs on a cluster now."""
     return _connected
 
 
 class Workers(NamedTuple):
-    """How many pieces of work can run at the same time, and on how many nodes."""
+    """The number of jobs that can run at the same time, and the number of nodes."""
 
     workers: int
     nodes: int
@@ -126,14 +126,14 @@ class Workers(NamedTuple):
 
 
 def workers(share: Mapping[str, float] | None = None) -> Workers:
-    """Those of the cluster that are alive, when each takes a ``share`` of a node: one CPU unless given."""
+    """The workers of the cluster that are alive, if each needs the resources ``share`` (default: one CPU)."""
     share = share or {"CPU": 1}
     per_node = [min(int(node.get(name, 0) // count) for name, count in share.items()) for node in _nodes()]
     return Workers(sum(per_node), sum(slots > 0 for slots in per_node))
 
 
 def device_share() -> dict[str, float]:
-    """What of a node a frozen model takes: a GPU where the cluster has any, else all CPUs of the smallest node."""
+    """The resources that a frozen model needs: a GPU if the cluster has any, else all CPUs of the smallest node."""
     nodes = _nodes()
     if any(node.get("GPU", 0) >= 1 for node in nodes):
         return {"GPU": 1, "CPU": 1}
@@ -141,7 +141,7 @@ def device_share() -> dict[str, float]:
 
 
 def sharing(share: Mapping[str, float]) -> AbstractContextManager[Any]:
-    """Inside, each piece of work takes that share of a node."""
+    """Inside, each job needs these resources of a node."""
     context: AbstractContextManager[Any] = parallel_config(backend=_BACKEND, n_jobs=-1, share=share)
     return context
 
@@ -153,9 +153,9 @@ def _nodes() -> list[dict[str, float]]:
 
 
 class Shared:
-    """A value that many pieces of work need: on a cluster it travels to each node once, not with each of them.
+    """A value that many jobs need. On a cluster it is sent to each node once, not with each job.
 
-    Arrays in files travel as their content, or ``by_path``, which all nodes must then see.
+    Arrays in files are sent as their content or, with ``by_path``, as a path that all nodes must be able to open.
     """
 
     def __init__(self, value: Any = None, *, by_path: bool = False, reference: Any = None) -> None:
@@ -167,8 +167,8 @@ class Shared:
             import ray
 
             try:
-                self._value = ray.get(self._reference)  # arrays are views of the node's own store
-            except ray.exceptions.RaySystemError as error:  # what was sent cannot be opened here
+                self._value = ray.get(self._reference)  # arrays are views of the node's object store
+            except ray.exceptions.RaySystemError as error:  # the value cannot be opened on this node
                 line = str(error).strip().partition("\n")[0].removeprefix("System error: ")
                 raise ValueError(f"{socket.gethostname()}: {line}; is it on a path that all nodes see?") from None
         return self._value
@@ -197,10 +197,10 @@ def _received(reference: Any) -> Shared:
 
 
 class _RayTasks(ParallelBackendBase):
-    """Pieces of work as Ray tasks.
+    """Runs jobs as Ray tasks.
 
-    Ray's own backend for joblib gives all results at the end only, and binds each piece of work beforehand to one
-    process; tasks go to whatever is free, results come as they are finished, and what a dead node had is retried.
+    Ray's own backend for joblib returns all results at the end and assigns each job to a process in advance. Tasks
+    run on whichever process is free, return as they finish, and are retried if their node dies.
     """
 
     supports_retrieve_callback = True
@@ -210,14 +210,14 @@ class _RayTasks(ParallelBackendBase):
         import ray
 
         self._share = dict(share or {"CPU": 1})
-        # max_calls=0: a process is used again, also where it has a GPU, and keeps the model it has loaded
+        # max_calls=0: a process is reused, even with a GPU, and keeps the model that it has loaded
         self._task: Any = ray.remote(
             num_cpus=self._share["CPU"], num_gpus=self._share.get("GPU", 0), max_retries=_RETRIES, max_calls=0
         )(_call)
         self._pending: dict[Future[Any], Any] = {}
 
     def effective_n_jobs(self, n_jobs: int) -> int:
-        return max(2, workers(self._share).workers)  # for joblib, one job means: in this process
+        return max(2, workers(self._share).workers)  # with n_jobs=1, joblib would run everything in this process
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Future[Any]], None]) -> Future[Any]:
         reference = self._task.remote(func)
@@ -235,7 +235,7 @@ class _RayTasks(ParallelBackendBase):
         except RayError as error:
             cause = getattr(error, "cause", error)
             if not isinstance(cause, RayError):
-                raise cause from None  # the work itself failed: as if it had here
+                raise cause from None  # the job itself failed: raise its error as if it had run here
             line = str(cause).strip().partition("\n")[0]
             raise OSError(f"the Ray cluster gave up on a piece of work ({line})") from None
 

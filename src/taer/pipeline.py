@@ -37,13 +37,13 @@ class Pipeline(sklearn.pipeline.Pipeline):
     """A scikit-learn pipeline whose ``partial_fit`` goes through to its head.
 
     A step that is fitted, or has nothing to fit, stays as it is. Any other step is fitted once, on the first task: if it
-    moved later, what the head has learned would no longer fit.
+    changed later, the features that the head has learned would no longer be valid.
     """
 
     steps: list[tuple[str, Any]]
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Fit all steps, those before the head, too, and forget what the head has learned."""
+        """Fit all steps again, including those before the head. The head forgets everything it has learned."""
         super().fit(X, y, **params)
         self._remember_origin()
         return self
@@ -61,7 +61,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
             if _is_fitted(step):
                 X = step.transform(X)
             elif first:
-                step = clone(step)  # fitted apart, in case the head refuses the task
+                step = clone(step)  # a copy, in case the head refuses the task
                 X = step.fit_transform(X, y)
             else:
                 raise ValueError(
@@ -75,7 +75,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
         return self
 
     def _origin(self) -> Any:
-        """Where the features of the head come from, if nothing stands between it and an extractor."""
+        """The origin of the head's features, if an extractor comes directly before the head."""
         steps = [step for _, step in self.steps[:-1] if step not in (None, "passthrough")]
         return steps[0].origin_ if len(steps) == 1 and isinstance(steps[0], Extractor) else None
 
@@ -86,7 +86,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all steps and the head to one ``.safetensors`` file; ``taer.load`` reads it."""
-        from taer.persist.pipelines import save_pipeline  # which knows all steps and heads
+        from taer.persist.pipelines import save_pipeline  # imports all steps and heads
 
         save_pipeline(self, path)
 

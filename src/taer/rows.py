@@ -1,4 +1,4 @@
-"""Rows that are read only where they are indexed: some of a storage, or several storages one after the other."""
+"""Rows that are read from disk only when they are indexed: a selection of rows, or several arrays stacked."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-_CHUNK = 1 << 22  # values looked at in one go
+_CHUNK = 1 << 22  # values per chunk
 
 
 def row_chunks(X: Any, width: int | None = None) -> Iterator[slice]:
-    """Slices of the rows such that one holds a few million values; ``width`` is that of a row unless given."""
+    """Slices of the rows with a few million values each; ``width`` is the number of values per row."""
     step = max(1, _CHUNK // max(1, math.prod(X.shape[1:]) if width is None else width))
     for start in range(0, len(X), step):
         yield slice(start, min(start + step, len(X)))
 
 
 class Rows:
-    """Two-dimensional storage of which only the rows asked for are read; ``np.asarray`` reads all."""
+    """A two-dimensional array that reads only the rows that are indexed; ``np.asarray`` reads all."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -52,7 +52,7 @@ class Rows:
 
 
 class SelectedRows(Rows):
-    """Some rows of a storage, by number."""
+    """Some rows of another array, by number."""
 
     X: Any
 
@@ -70,7 +70,7 @@ class SelectedRows(Rows):
 
 
 class StackedRows(Rows):
-    """Rows of several storages, one after the other."""
+    """Rows of several arrays, one after the other."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
@@ -98,6 +98,6 @@ class StackedRows(Rows):
 
 
 def select(X: np.ndarray | Rows, numbers: np.ndarray) -> np.ndarray | Rows:
-    """Some rows: copied if the storage is in memory, else left where they are until they are indexed."""
+    """Some rows. They are copied if the array is in memory, and read when they are indexed otherwise."""
     in_memory = isinstance(X, np.ndarray) and not isinstance(X, np.memmap)
     return X[numbers] if in_memory else SelectedRows(X, numbers)

@@ -1,4 +1,4 @@
-"""Sufficient statistics of labelled features: what every closed-form head is made of."""
+"""Sufficient statistics of labeled features: counts, means and scatters. Closed-form heads are built on them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-_ROUNDING = 1e-28  # of the squares of float64 numbers
-_ASYMMETRY = 1e-6  # of a scatter, in units of its largest number: what rounding may leave
-_SUMS = 1e-12  # … of sums of squares of rows
-_WEIGHT = 1e-9  # of a class: what the rounding of weights may leave of it
+_ROUNDING = 1e-28  # relative rounding error of squared float64 numbers
+_ASYMMETRY = 1e-6  # tolerated in a scatter, relative to its largest entry
+_SUMS = 1e-12  # tolerated in sums of squares, relative to them
+_WEIGHT = 1e-9  # a class with less weight than this is empty: the rest is rounding
 
 
 class ClassStatistics:
     """Counts, means and scatter of classes; exact, mergeable and subtractable.
 
-    Everything is float64 and independent of the order and the size of the chunks, to rounding: statistics of two
-    machines, two months or two files add up (``a + b``), and those of data that should not count any more can
-    be taken away (``a - b``). With ``per_class`` each class keeps a scatter of its own, and ``forget`` is exact.
+    Everything is float64 and, up to rounding, does not depend on the order and the size of the chunks. Statistics of
+    two machines, two months or two files can be added (``a + b``), and those of data that should no longer count can
+    be subtracted (``a - b``). With ``per_class`` each class has its own scatter, and ``forget`` is exact.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ClassStatistics:
 
     @property
     def n_samples(self) -> float:
-        """Samples of all classes; not a whole number if they have weights."""
+        """Number of samples of all classes, or the sum of their weights."""
         return float(self.counts.sum())
 
     @property
@@ -69,7 +69,7 @@ class ClassStatistics:
     def covariance(self) -> np.ndarray:
         """The pooled covariance within classes, with the unbiased divisor ``n - classes``.
 
-        Zero where the scatter is no more than the rounding of means, as with one sample many times.
+        Zero if the scatter is only rounding error, as for one sample repeated many times.
         """
         if np.trace(self.scatter) <= _ROUNDING * (self.counts @ np.square(self.means).sum(axis=1)):
             return np.zeros_like(self.scatter)
@@ -83,9 +83,9 @@ class ClassStatistics:
         *,
         per_class: bool = False,
     ) -> ClassStatistics:
-        """Statistics of rows, labels and weights (or None) that come in chunks.
+        """Statistics of rows, labels and weights (or None) that arrive in chunks.
 
-        A chunk costs what it holds, however many ``labels`` there are.
+        The cost of a chunk does not depend on the number of ``labels``.
         """
         result: ClassStatistics | None = None
         for X, y, weight in chunks:
@@ -97,7 +97,7 @@ class ClassStatistics:
         return _without(result, result.labels[result.counts == 0])
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Count the rows of ``X`` in; a row of weight 2 counts as two."""
+        """Add the rows of ``X``; a row of weight 2 counts as two rows."""
         X, y = np.asarray(X), np.asarray(y)
         weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         if X.ndim != 2 or X.shape[1] != self.means.shape[1] or y.shape != X.shape[:1]:
@@ -124,8 +124,8 @@ class ClassStatistics:
             order = np.argsort(y, kind="stable")
             X, y, weight = X[order], y[order], None if weight is None else weight[order]
         labels, starts, counts = np.unique(y, return_index=True, return_counts=True)
-        centred = np.empty(X.shape)
-        parts = np.split(centred, starts[1:])  # views
+        centered = np.empty(X.shape)
+        parts = np.split(centered, starts[1:])  # views
         means = np.empty((len(labels), X.shape[1]))
         if weight is None:
             for part, rows, mean in zip(parts, np.split(X, starts[1:]), means, strict=True):
@@ -135,14 +135,14 @@ class ClassStatistics:
             counts = np.add.reduceat(weight, starts)
             of_rows = np.repeat(np.arange(len(labels)), np.diff([*starts, len(y)]))
             means[:] = np.add.reduceat(X * weight[:, None], starts, axis=0) / counts[:, None]
-            np.multiply(X - means[of_rows], np.sqrt(weight)[:, None], out=centred)
+            np.multiply(X - means[of_rows], np.sqrt(weight)[:, None], out=centered)
         result = cls(X.shape[1], per_class=per_class)
         result.labels, result.counts, result.means = labels.astype(np.int64), counts.astype(np.float64), means
         if per_class:
             result.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
             result.scatter = np.sum(list(result.scatters.values()), axis=0)
         else:
-            result.scatter = centred.T @ centred
+            result.scatter = centered.T @ centered
         return result
 
     def __add__(self, other: ClassStatistics) -> ClassStatistics:
@@ -190,8 +190,8 @@ class ClassStatistics:
     def without(self, label: int) -> ClassStatistics:
         """The statistics without a class; later labels move up by one.
 
-        Exact with ``per_class``. Otherwise the pooled covariance stays what it was: the class's part in it is
-        not known.
+        Exact with ``per_class``. Otherwise the pooled covariance does not change, because the contribution of the
+        class is not known.
         """
         if self.per_class or label not in self.labels:
             result = self.forget(label)
@@ -204,12 +204,12 @@ class ClassStatistics:
         return result
 
     def moved(self, by: np.ndarray) -> ClassStatistics:
-        """The statistics of the same rows, each moved by a vector."""
+        """The statistics of the same rows after a vector was added to each of them."""
         result = copy.copy(self)
         result.means = self.means + by
         return result
 
-    def relabelled(self, labels: np.ndarray) -> ClassStatistics:
+    def relabeled(self, labels: np.ndarray) -> ClassStatistics:
         """The same classes under other labels, one for each of ``self.labels``."""
         order = np.argsort(labels)
         result = copy.copy(self)
@@ -219,7 +219,7 @@ class ClassStatistics:
         return result
 
     def check(self, width: int, n_labels: int) -> None:
-        """Raise a ValueError unless these are statistics of that width of the labels below ``n_labels``."""
+        """Raise ValueError unless these are statistics of ``width`` features for the labels below ``n_labels``."""
         if self.labels.dtype != np.int64 or not np.array_equal(self.labels, np.arange(n_labels)):
             raise ValueError(f"expected the labels 0 to {n_labels - 1}")
         arrays = [(self.counts, (n_labels,)), (self.means, (n_labels, width)), (self.scatter, (width, width))]
@@ -235,7 +235,7 @@ class ClassStatistics:
                 raise ValueError("expected scatters, symmetric and without negative variances")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that is needed to restore the statistics, as plain arrays."""
+        """The statistics as plain arrays, from which they can be restored."""
         arrays = {"labels": self.labels, "counts": self.counts, "means": self.means, "scatter": self.scatter}
         if self.per_class:
             shape = (len(self.labels), *self.scatter.shape)
@@ -244,7 +244,7 @@ class ClassStatistics:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassStatistics:
-        """The statistics that ``to_arrays`` described."""
+        """The statistics from the arrays that ``to_arrays`` returned."""
         result = cls(0, per_class="scatters" in arrays)
         result.labels, result.counts = arrays["labels"], arrays["counts"]
         result.means, result.scatter = arrays["means"], arrays["scatter"]
@@ -254,7 +254,7 @@ class ClassStatistics:
 
 
 def _with_room_for(statistics: ClassStatistics, labels: np.ndarray) -> ClassStatistics:
-    """A copy that knows these classes, too, as yet without samples."""
+    """A copy with these classes added, without samples."""
     result = ClassStatistics(statistics.means.shape[1], per_class=statistics.per_class)
     result.labels = np.union1d(statistics.labels, labels)
     at = np.searchsorted(result.labels, statistics.labels)
@@ -266,10 +266,10 @@ def _with_room_for(statistics: ClassStatistics, labels: np.ndarray) -> ClassStat
 
 
 def _take_in(statistics: ClassStatistics, other: ClassStatistics) -> ClassStatistics:
-    """Add in place statistics of classes that are all known."""
+    """Add statistics in place; all their classes must be known."""
     at = np.searchsorted(statistics.labels, other.labels)
     before, total = statistics.counts[at], statistics.counts[at] + other.counts
-    # The scatter of a union has one more rank per class: of the distance between the two means.
+    # The scatter of a union has one more term of rank one per class, from the distance between the two means.
     weights = np.sqrt(before * other.counts / total)
     both = np.flatnonzero(before)
     between = weights[both, None] * (statistics.means[at[both]] - other.means[both])
@@ -286,7 +286,7 @@ def _take_in(statistics: ClassStatistics, other: ClassStatistics) -> ClassStatis
 
 
 def _without(statistics: ClassStatistics, labels: np.ndarray) -> ClassStatistics:
-    """Drop classes in place."""
+    """Remove classes in place."""
     keep = ~np.isin(statistics.labels, labels)
     for name in ("labels", "counts", "means"):
         setattr(statistics, name, getattr(statistics, name)[keep])

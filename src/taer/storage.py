@@ -1,4 +1,4 @@
-"""Where files are: on a disk, where they are memory-mapped, or behind a URL, from which they are copied once."""
+"""Local files, which are memory-mapped, and URLs, which are copied to a local cache once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from taer.files import written_whole
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept between runs."""
+    """The folder of downloads."""
     return Path(require("pooch", "images").os_cache("taer"))
 
 
 def is_url(path: Any) -> bool:
-    """Whether this names something that fsspec opens (``s3://…``, ``gs://…``, ``https://…``) and not a path."""
+    """Whether this is a URL for fsspec (``s3://…``, ``gs://…``, ``https://…``) and not a path."""
     return "://" in str(path)
 
 
 def local_path(path: str) -> str:
-    """The path itself, or that of a local copy of what a URL names; copied again only when it has changed."""
+    """The path itself or, for a URL, the path of a local copy, which is refreshed only when the file has changed."""
     if not is_url(path):
         return path
     try:
@@ -40,7 +40,7 @@ def local_path(path: str) -> str:
 
 
 def files_in(folder: str, suffix: str) -> list[str]:
-    """Paths or URLs of the files of a folder with a suffix, in the order of their names."""
+    """Paths or URLs of the files in a folder that have this suffix, sorted by name."""
     if not is_url(folder):
         return sorted(map(str, Path(folder).glob(f"*{suffix}")))
     try:
@@ -67,15 +67,15 @@ def _refusal(path: str, error: Exception) -> ValueError:
 
 
 class MappedArray(np.memmap):
-    """A read-only array in a file, which travels to another process as the file's path or URL and not as its data."""
+    """A read-only array in a file. It is pickled as the path or URL of the file, without the data."""
 
     source: tuple[Any, ...] | None = None
 
     @classmethod
     def open(cls, path: str, dtype: Any, offset: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Map a part of the file that a path or URL names."""
+        """Map a part of a file, given by its path or URL."""
         if 0 in shape:
-            return np.empty(shape, dtype)  # which cannot be mapped
+            return np.empty(shape, dtype)  # an empty array cannot be mapped
         array = cls(local_path(path), dtype, "r", offset, shape)
         array.source = (path, np.dtype(dtype), offset, shape)
         mapped: np.ndarray = array
@@ -83,7 +83,7 @@ class MappedArray(np.memmap):
 
     def __array_finalize__(self, parent: Any) -> None:
         super().__array_finalize__(parent)
-        self.source = None  # a view is another part of the file
+        self.source = None  # a view shows another part of the file
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.source is None:

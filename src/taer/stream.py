@@ -27,7 +27,7 @@ NAMED_ORDERS = ("natural", "1993", "icarl")
 
 @dataclass(frozen=True)
 class TaskData:
-    """The samples of one task; features that lie in files are read only where they are indexed."""
+    """The samples of one task. Features in files are read only when they are indexed."""
 
     classes: tuple[int, ...]
     X_train: np.ndarray | Rows
@@ -42,8 +42,8 @@ class Stream:
 
     features: FeatureSet
     tasks: tuple[tuple[int, ...], ...]
-    rows: tuple[tuple[int, ...], ...] | None = None  # training samples of each task; None: all of its classes
-    shots: int | None = None  # how many of them a class has after the first task, if they were drawn
+    rows: tuple[tuple[int, ...], ...] | None = None  # training samples of each task; None: all of its classes'
+    shots: int | None = None  # samples per class after the first task, if they were drawn
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ class Stream:
 
     @cached_property
     def rows_digest(self) -> str | None:
-        """Equal for streams of the same training samples; None if each task has all samples of its classes."""
+        """A digest of the training samples of each task; None if each task has all samples of its classes."""
         return None if self.rows is None else rows_digest(self.rows)
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Stream:
             )
 
     def train_rows(self, t: int) -> np.ndarray:
-        """Numbers of the training samples of a task."""
+        """Row numbers of the training samples of a task."""
         if self.rows is not None:
             return np.array(self.rows[t], np.int64)
         return np.flatnonzero(np.isin(self.features.train_y, self.tasks[t]))
@@ -102,7 +102,7 @@ def class_stream(
     shots : int, optional
         Training samples per class after the first task, which has all of its samples. A class with fewer gives all.
     seed : int
-        Draws these samples. With the same seed, those of fewer shots are among those of more.
+        Random seed for these samples. With the same seed, the samples of fewer shots are a subset of those of more.
 
     Examples
     --------
@@ -149,13 +149,13 @@ def _with_shots(stream: Stream, shots: int, seed: int) -> Stream:
 
 
 def _drawn(rows: np.ndarray, label: int, shots: int, seed: int) -> list[int]:
-    """Some samples of a class. Each class has a generator of its own, so the order of classes does not matter."""
+    """Draw samples of a class. Each class has its own generator, so the order of classes does not matter."""
     drawn: list[int] = np.random.default_rng([seed, label]).permutation(rows)[:shots].tolist()
     return drawn
 
 
 def sample_stream(features: FeatureSet, sessions: Sequence[Sequence[int]]) -> Stream:
-    """The stream whose tasks have exactly these training samples, each given by its row of ``train.x``.
+    """A stream whose tasks have exactly these training samples, given by their rows in ``train.x``.
 
     The classes of a task are those of its samples. Test samples of classes without a training sample are left out.
 
@@ -196,7 +196,7 @@ def sample_stream(features: FeatureSet, sessions: Sequence[Sequence[int]]) -> St
 
 
 def read_sessions(path: str | os.PathLike[str]) -> list[list[int]]:
-    """The sessions of a JSON file ``{"sessions": {"0": [rows of train.x], "1": …}}``, in their order."""
+    """The sessions in a JSON file ``{"sessions": {"0": [rows of train.x], "1": …}}``, in order."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         sessions = json.loads(text)["sessions"]
@@ -216,12 +216,12 @@ def read_sessions(path: str | os.PathLike[str]) -> list[list[int]]:
 
 
 def rows_digest(rows: Sequence[Sequence[int]]) -> str:
-    """Equal for equal sets of rows in each task, whatever their order."""
+    """A digest of the rows of each task that does not depend on their order."""
     return hashlib.sha256(json.dumps([sorted(task) for task in rows]).encode()).hexdigest()
 
 
 def class_order(order: int | str | Sequence[int], n_classes: int) -> list[int]:
-    """All class numbers in the order that a seed, a name or a list describes; see :func:`class_stream`."""
+    """All class numbers in the order given by a seed, a name or a list; see :func:`class_stream`."""
     if isinstance(order, int | np.integer):
         return _torch_randperm(int(order), n_classes)
     if isinstance(order, str) and order == "natural":

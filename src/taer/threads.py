@@ -1,4 +1,4 @@
-"""How many threads numpy, scipy and we use."""
+"""The number of threads that numpy, scipy and this library use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-_MOST = 8  # threads of ours: each holds some copies of what it works on
+_MOST = 8  # threads of our own; each needs memory for what it works on
 _lock = Lock()
-_inside = 0  # how many are inside: the number of threads is one of the whole process
-_before: list[int] = []  # what the first of them found, for the last to restore
+_inside = 0  # callers inside the context; the number of BLAS threads belongs to the whole process
+_before: list[int] = []  # the setting that the first caller found and the last one restores
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -29,10 +29,10 @@ def _libraries() -> list[Any]:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Inside, numpy and scipy multiply and factorise on one thread: the same bits on any number of cores.
+    """Inside, BLAS uses one thread, so that results have the same bits on any number of cores.
 
-    It is also faster. Products of a few dozen rows take several times longer on two threads, and on a machine with other
-    work so does everything that waits for the slower thread.
+    It is also faster. Products of a few dozen rows take several times longer on two threads, and on a busy machine
+    everything waits for the slower thread.
     """
     global _inside, _before
     with _lock:
@@ -52,11 +52,11 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """What the function returns for each item, computed on all cores."""
+    """The function applied to each item, on all cores."""
     with ThreadPoolExecutor(min(_MOST, cores())) as pool:
         return list(pool.map(function, items))

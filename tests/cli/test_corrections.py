@@ -1,4 +1,4 @@
-"""Samples taken back and heads merged, in a shell."""
+"""``taer unlearn`` and ``taer merge``."""
 
 from __future__ import annotations
 

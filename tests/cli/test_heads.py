@@ -1,4 +1,4 @@
-"""The life of a head in a shell."""
+"""The commands that make, teach, change and export a head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an image, a text or features to a label: ``taer predict``, and what a head remembers of its backbone."""
+"""``taer predict`` on images, texts and features, and the backbone that a head records."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_the_backbone_must_be_here_and_the_same(cli, texts, backbones, monkeypat
     assert "--backbone or --weights" in err
 
 
-def test_unlabelled_data_are_extracted_and_predicted(cli, texts, tmp_path):
+def test_unlabeled_data_are_extracted_and_predicted(cli, texts, tmp_path):
     (tmp_path / "new.csv").write_text("text\naaa\nccc\n")
     code, out, _ = cli("extract", "new.csv", "--backbone", "letters", "--out", "new.safetensors")
     assert (code, out) == (0, "new.safetensors: 2 without labels, 8 features\n")
@@ -213,7 +213,7 @@ def test_unlabelled_data_are_extracted_and_predicted(cli, texts, tmp_path):
         ("new.csv row 1", "a"),
         ("new.csv row 2", "c"),
     ]
-    assert "unlabelled samples  2 × 8 float32" in cli("info", "new.safetensors")[1]
+    assert "unlabeled samples   2 × 8 float32" in cli("info", "new.safetensors")[1]
     for command in (["fit", "new.safetensors", "--out", "x"], ["run", "new.safetensors"]):
         code, _, err = cli(*command)
         assert (code, err) == (

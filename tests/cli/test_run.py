@@ -1,4 +1,4 @@
-"""The command line as a user meets it."""
+"""``taer run`` and the command line in general."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""None of these, in a shell."""
+"""Novelty thresholds on the command line."""
 
 from __future__ import annotations
 

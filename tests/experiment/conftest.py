@@ -13,7 +13,7 @@ NOT_REPRODUCIBLE = ("seconds", "created")
 
 
 def same(a, b):
-    """Equal but for what a clock decides."""
+    """A result without its timings."""
     strip = lambda r: json.dumps({k: v for k, v in r.items() if k not in NOT_REPRODUCIBLE}, sort_keys=True)  # noqa: E731
     return strip(a) == strip(b)
 

@@ -1,4 +1,4 @@
-"""Files of results, which are believed only if they are what their names say."""
+"""Result files, which are read only if their name and checksum are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run measures, and what its name depends on."""
+"""The measurements of a run, and the inputs of its file name."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_task_without_test_samples_is_refused(features):
 
 
 class Watched(taer.GaussChain):
-    """A head of someone else's, found by its import path."""
+    """A head outside the package, found by its import path."""
 
     scored: ClassVar[list[tuple[int, int]]] = []
 
@@ -120,7 +120,7 @@ def test_what_decides_a_result_decides_its_name(features, runs):
 
 @pytest.mark.system
 def test_editing_a_method_or_its_bases_makes_another_run(tmp_path):
-    """In a copy of the package: the digest follows the sources that a head is made of, and no others."""
+    """In a copy of the package, the digest depends on the sources that a head imports, and on no others."""
     import shutil
 
     package = tmp_path / "taer"

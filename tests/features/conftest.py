@@ -1,4 +1,4 @@
-"""Small pictures and small models, made on the spot."""
+"""Small images and small models, made for each test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if find_spec("torch"):
 
 
 def drawing(kind: str, rng: np.random.Generator, size: tuple[int, int] = (40, 30)):
-    """A shape somewhere on the page: what a class looks like."""
+    """A shape at a random place: one shape per class."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", size, "white")

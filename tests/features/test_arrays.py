@@ -1,4 +1,4 @@
-"""Features that a user already has, in the forms that tools write."""
+"""Feature sets from arrays and common file formats."""
 
 from __future__ import annotations
 

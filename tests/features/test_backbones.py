@@ -1,4 +1,4 @@
-"""Backbones give what their reference implementations give, and refuse what they cannot read."""
+"""Backbones equal their reference implementations, and refuse what they cannot read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pictures():
 
 @pytest.fixture
 def torch_alone(monkeypatch):
-    """Without the export, which takes seconds and has tests of its own."""
+    """Skip the export, which takes seconds and has its own tests."""
     monkeypatch.setattr(inference, "find_spec", lambda name: None)
 
 
@@ -40,7 +40,7 @@ def as_batch(pictures, transform):
 
 
 def randomised(network: torch.nn.Module) -> torch.nn.Module:
-    """Weights that let everything matter: no zero biases, no trivial statistics."""
+    """Random weights without zero biases or trivial statistics, so that every parameter has an effect."""
     torch.manual_seed(0)
     for name, tensor in network.state_dict().items():
         if name.endswith("running_var"):
@@ -265,7 +265,7 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path, pictures):
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """A GPU that is not there: what is sent to it stays on the CPU, and what was pinned is noted."""
+    """A fake GPU: tensors sent to it stay on the CPU, and pinned tensors are recorded."""
     pinned = []
     zeros, autocast, move = torch.zeros, torch.autocast, torch.Tensor.to
 
@@ -304,7 +304,7 @@ def test_half_precision_needs_a_gpu(tiny_onnx):
 
 
 def hub_model(folder, kind):
-    """A small model of a family, randomly initialised, saved as the hub would have it, and its feature."""
+    """A small, randomly initialized model of a family, saved as on the hub, and its feature."""
     import transformers as hf
 
     torch.manual_seed(0)
@@ -356,7 +356,7 @@ def hub_model(folder, kind):
 
 @pytest.mark.parametrize("kind", ["vit", "dinov2", "clip", "siglip", "convnext"])
 def test_hub_vision_model_from_a_local_folder(tmp_path, pictures, kind, torch_alone):
-    """Features are those of a plain transformers loop, its own image processor included."""
+    """Features equal those of a plain transformers loop with its own image processor."""
     from transformers import AutoImageProcessor
 
     feature = hub_model(tmp_path, kind)

@@ -1,4 +1,4 @@
-"""`taer extract` and `taer backbones` as a user meets them."""
+"""`taer extract` and `taer backbones`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def out(tmp_path):
 
 @pytest.fixture
 def encoded(monkeypatch):
-    """Counts the images that the model really sees."""
+    """Counts the images that go through the model."""
     seen = []
     run = OnnxEncoder.run
     monkeypatch.setattr(OnnxEncoder, "run", lambda self, batch: seen.append(len(batch)) or run(self, batch))
@@ -75,7 +75,7 @@ def test_a_file_with_other_features_is_not_overwritten(drawings, tiny_onnx, out)
 
 
 def test_two_batches_in_flight_stay_in_order(drawings, tiny_onnx, tmp_path, monkeypatch):
-    """As on a GPU: the second of two batches may be finished first."""
+    """As on a GPU, the second of two batches may finish first."""
     one = taer.extract(drawings, str(tiny_onnx), tmp_path / "one.safetensors")
     run, together = OnnxEncoder.run, threading.Barrier(2, timeout=10)
 
@@ -114,7 +114,7 @@ cli.main(sys.argv[1:])
 
 
 def test_killed_half_way_and_resumed(tmp_path, tiny_onnx, monkeypatch, encoded):
-    """`kill -9` loses only the chunk in the making; the file is the same bit for bit as without the kill."""
+    """`kill -9` loses only the unfinished chunk; the file is bit-identical to one without a kill."""
     images = write_drawings(tmp_path / "many", train=40, test=10)
     killed, whole = tmp_path / "killed.safetensors", tmp_path / "whole.safetensors"
     arguments = ["extract", str(images), "--backbone", str(tiny_onnx), "--out"]

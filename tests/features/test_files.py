@@ -19,7 +19,7 @@ def path(features, tmp_path):
 
 
 def write(path, meta=None, **changes):
-    """A valid file, but for the changes."""
+    """A valid file, except for the given changes."""
     X, y = np.zeros((4, 3), np.float16), np.array([0, 0, 1, 1])
     tensors = {"train.x": X, "train.y": y, "test.x": X, "test.y": y}
     for name, value in changes.items():

@@ -1,4 +1,4 @@
-"""One decoder for everything that takes images, and memory that does not follow the shape of a file."""
+"""The image decoder, and memory that does not depend on the shape of an image."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_transparent_is_white(name):
 
 
 def test_postscript_is_never_run(tmp_path, monkeypatch):
-    """Pillow hands it to Ghostscript, a program, whatever the name of the file."""
+    """Pillow would run Ghostscript on it, whatever the name of the file."""
     ran = []
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *arguments, **options: ran.append(arguments))
     for part in ("train", "test"):

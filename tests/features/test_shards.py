@@ -1,4 +1,4 @@
-"""Feature sets in shards, and behind addresses."""
+"""Feature sets in shards, and behind URLs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shards(features, tmp_path):
 
 @pytest.fixture
 def store(monkeypatch, tmp_path):
-    """A file system that fsspec reaches by address, and a cache of its own."""
+    """A file system that fsspec opens by URL, and a separate cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     files = fsspec.filesystem("memory")
     yield files

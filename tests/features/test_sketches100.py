@@ -1,4 +1,4 @@
-"""The embedded data set: what it is, where it comes from, and that it ships."""
+"""The embedded data set: its content, its origin, and that it is in the package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_sketches100_is_small_and_attributed():
 
 
 def test_sketches100_can_be_learned():
-    """A nearest-mean rule is right far more often than chance: the features mean something."""
+    """The nearest class mean is correct far more often than chance, so the features are meaningful."""
     sketches = taer.load_features()
     train, test = (x.astype(np.float32) for x in (sketches.train_x, sketches.test_x))
     train, test = ((x - train.mean(0)) / train.std(0) for x in (train, test))

@@ -1,4 +1,4 @@
-"""The network of the adapters and each method on it: gradients, and what its paper says where it can be checked by hand."""
+"""The adapters: gradients, and facts from each paper that can be checked by hand."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def forward(hidden, columns, gates, X):
 
 
 def targets(head, y):
-    """Labels as places in order of arrival."""
+    """Labels as class numbers in order of arrival."""
     return head.numbers_[np.searchsorted(head.classes_, y)]
 
 
 def given(head, X, y):
-    """Accuracy among the classes of the samples."""
+    """Accuracy if only the classes of the samples may be predicted."""
     classes = np.unique(y)
     return np.mean(classes[head.scores(X, classes).argmax(axis=1)] == y)
 
@@ -358,7 +358,7 @@ def test_the_proximal_map_of_a_norm():
 
 
 def test_ags_cl_holds_important_units_and_empties_the_others(tasks):
-    """Penalties so large that nothing important moves and nothing else survives."""
+    """With very large penalties, important units do not move and all others become zero."""
     settings = {"width": 40, "random_state": 0, "lam": 1e6}
     head = taer.AGSCLAdapter(mu=0.55, **settings).partial_fit(*tasks[0])
     units = np.maximum(head.embedding_(tasks[0][0]) @ head.hidden_.T, 0)
@@ -405,7 +405,7 @@ def test_den_adds_units_only_above_a_loss(tasks):
 
 
 def test_den_selects_the_units_that_reach_a_new_output(tasks):
-    """A penalty so large that no column leaves zero: nothing is retrained, so the first task keeps its units."""
+    """With a very large penalty no column leaves zero, so nothing is retrained and the first task keeps its units."""
     head = taer.DENAdapter(width=8, tau=1e9, random_state=0).partial_fit(*tasks[0])
     hidden = head.hidden_
     head.set_params(l1=1e9).partial_fit(*tasks[1])

@@ -1,4 +1,4 @@
-"""Each baseline's objective against finite differences and torch, and what follows from frozen features."""
+"""Each baseline's objective against finite differences and torch, and consequences of frozen features."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def cross_entropy(scores, target):
 
 
 def distillation(scores, before, temperature=2.0):
-    """Mean over samples of the cross-entropy between softened outputs, less its entropy: a KL divergence."""
+    """Mean over samples of the KL divergence between softened outputs."""
     p = softmax(before / temperature)
     q = scores / temperature
     return np.mean(np.sum(p * (np.log(p) - q + log_sum_exp(q)[:, None]), axis=1))
 
 
 class OneStep:
-    """The second task of a head as one step on everything: where it started and where it went."""
+    """The second task of a head as one full-batch step, with the columns before and after."""
 
     def __init__(self, name, tasks, init="zero", epochs=1, **params):
         self.head = taer.make_head(name.partition(",")[0], **{**ONE_STEP, "epochs": epochs}, init=init, **params)
@@ -147,7 +147,7 @@ def test_one_step_is_the_gradient_of_the_objective(name, init, tasks, monkeypatc
 
 @pytest.mark.parametrize("name", list(OBJECTIVES))
 def test_two_steps_follow_the_objective(name, biased_tasks, monkeypatch):
-    """What holds old outputs has no gradient before the first step; after it, it has."""
+    """Distillation has no gradient before the first step, and one after it."""
     monkeypatch.setattr(taer.BiC, "_hold_out", lambda *_: np.empty(0, np.int64))  # everything is learned from
     loss, params = OBJECTIVES[name]
     step = OneStep(name, biased_tasks, epochs=2, **params)
@@ -194,7 +194,7 @@ def test_one_step_is_torchs_gradient(name, tasks):
 
 
 def test_gss_steps_on_the_mean_of_both_batches(tasks):
-    """In the first task every batch but the first is joined by what the memory already holds."""
+    """In the first task every batch except the first is combined with samples from the memory."""
     X, y = tasks[0]
     head = taer.GSS(**{**ONE_STEP, "batch_size": 40}, init="zero", memory_size=100, replay_batch_size=1000)
     head.partial_fit(X, y)
@@ -417,7 +417,7 @@ def test_bias_correction_undoes_a_known_bias():
 
 
 def answers_for_the_last_task(head, tasks):
-    """Share of samples of earlier tasks that are taken for the last one."""
+    """Fraction of samples of earlier tasks that are predicted as the last task."""
     learn(head, tasks)
     X = np.concatenate([X for X, _ in tasks[:-1]])
     return np.isin(head.predict(X), tasks[-1][1]).mean()
@@ -425,7 +425,7 @@ def answers_for_the_last_task(head, tasks):
 
 @pytest.fixture
 def biased_tasks():
-    """Overlapping classes and many samples against a small memory: plain replay leans to the last task."""
+    """With overlapping classes and a small memory, plain replay is biased towards the last task."""
     X, y = blobs(6, 300, spread=6.0)
     return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
 

@@ -1,4 +1,4 @@
-"""The recommended head: from one example to thousands, and what it promises on the way."""
+"""The recommended head: from one example to thousands, and its promises."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_threshold_of_novelty_needs_no_held_out_samples(many):
 
 
 def test_a_kept_threshold_knows_that_classes_are_confused():
-    """A third of these drawings look most like another class, which makes them no less known."""
+    """A third of these drawings look most like another known class; that must not make them novel."""
     data = taer.load_features()
     head = taer.Bayes().partial_fit(data.train_x[data.train_y < 50], data.train_y[data.train_y < 50])
     known = data.test_x[data.test_y < 50]
@@ -170,23 +170,23 @@ def test_probabilities_of_few_and_of_many_are_calibrated(many):
         assert taer.metrics.expected_calibration_error(head.predict_proba(X[asked]), y[asked]) < 0.12
 
 
-def test_unlabelled_samples_help_a_small_first_task():
+def test_unlabeled_samples_help_a_small_first_task():
     X, y = blobs(12, 60, width=30, spread=1.0, seed=5)
     stretch = np.linspace(0.1, 12, 30)
     X = X + np.random.default_rng(0).normal(size=X.shape) * stretch
     first, rest = np.flatnonzero(y == 0)[:3], np.flatnonzero(y > 0)
     held, seen = rest[::3], np.setdiff1d(rest, rest[::3])
     few = np.concatenate([seen[y[seen] == label][:3] for label in range(1, 12)])
-    plain, helped = taer.Bayes(), taer.Bayes().fit_unlabelled(X[seen])
+    plain, helped = taer.Bayes(), taer.Bayes().fit_unlabeled(X[seen])
     scores = [
         head.partial_fit(X[first], y[first]).partial_fit(X[few], y[few]).score(X[held], y[held])
         for head in (plain, helped)
     ]
     assert scores[1] > scores[0]
     with pytest.raises(ValueError, match="must come before"):
-        helped.fit_unlabelled(X)
+        helped.fit_unlabeled(X)
     with pytest.raises(ValueError, match="saw 30 features, X has 4"):
-        taer.Bayes().fit_unlabelled(X).partial_fit(X[:, :4], y)
+        taer.Bayes().fit_unlabeled(X).partial_fit(X[:, :4], y)
 
 
 def test_classes_of_a_small_first_task_are_not_crowded_out():

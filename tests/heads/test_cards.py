@@ -1,4 +1,4 @@
-"""What a head says of itself is true, and everything that repeats it says the same."""
+"""The cards of the heads are true, and the documentation agrees with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ every_head = pytest.mark.parametrize("name", list(HEADS))
 
 @pytest.fixture(scope="module")
 def hard_tasks():
-    """Overlapping classes: what can move does."""
+    """Overlapping classes, so that every score that can move does."""
     X, y = blobs(6, 60, width=10, spread=3.0)
     return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
 
@@ -63,7 +63,7 @@ def test_what_it_keeps(name, hard_tasks):
 
 @every_head
 def test_what_forgetting_leaves(name, hard_tasks):
-    """As if the class had never been seen, where a head says so, and only there."""
+    """Scores are as if the class had never been seen, exactly in the heads whose cards say so."""
     said, params = (
         HEADS[name].card.forgets,
         {"normalize": "l2"} if "normalize" in HEADS[name]().get_params() else {},
@@ -75,7 +75,7 @@ def test_what_forgetting_leaves(name, hard_tasks):
     never = learn(small_head(name, random_state=0, **params), [(X[y != 5], y[y != 5]) for X, y in hard_tasks])
     one, other = (scores - scores.mean(axis=1, keepdims=True) for scores in (head.scores(X), never.scores(X)))
     assert np.allclose(one, other, rtol=1e-5, atol=1e-5) == (said in ("yes", "with `forgettable=True`")) or (
-        "all but" in said  # 5 is not of the first task, and little is left of it
+        "except its part" in said  # 5 is not of the first task, and little is left of it
     )
 
 

@@ -1,4 +1,4 @@
-"""The systems that the paper cites, each against its paper on something that can be checked by hand."""
+"""The methods that the paper cites, each checked by hand against its own paper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.decomposition import FactorAnalysis
 
 import taer
 from taer.heads.adapter.network import Network, NetworkLoop, NetworkPlan
-from taer.heads.closed_form.factor_analyser import factor_analysis
+from taer.heads.closed_form.factor_analyzer import factor_analysis
 from taer.heads.descent import losses
 from taer.heads.descent.base import DescentHead
 from taer.heads.descent.consolidation import pulled_back
@@ -26,7 +26,7 @@ STEPS = {**ONE_STEP, "epochs": 3, "init": "zero"}  # each epoch is one step on e
 
 @pytest.fixture
 def near_tasks():
-    """Overlapping classes: every step counts, and nothing is learned for good."""
+    """Overlapping classes, so that every step has an effect."""
     X, y = blobs(6, 40, width=5, spread=4.0)
     return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in ([4, 1], [0, 5], [3, 2])]
 
@@ -68,7 +68,7 @@ class ByHand:
 
 
 def two_tasks(head, tasks, importance, after):
-    """Learn two tasks and follow them: ``importance()`` is the strength of the penalty, ``after`` updates what it is of."""
+    """Follow two tasks step by step: ``importance()`` is the strength of the penalty, ``after`` updates it."""
     for number, (X, y) in enumerate(tasks[:2], start=1):
         start = np.zeros((2 * number, X.shape[1]))
         start[: 2 * number - 2] = head.columns_ if number > 1 else 0
@@ -289,7 +289,7 @@ def test_feature_replay_draws_from_the_gaussians_of_old_classes(near_tasks, monk
         np.testing.assert_allclose(np.cov(draws.T), within.T @ within / (len(X) - 2), atol=0.05)
 
 
-# Factor analysers
+# Factor analyzers
 
 
 def likelihood(covariance, loadings, noise):
@@ -306,7 +306,7 @@ def factored():
     return rng.normal(size=(500, 3)) @ loadings.T + rng.normal(size=(500, 10)) * np.sqrt(noise) + 4
 
 
-def test_em_of_a_factor_analyser_never_loses_likelihood_and_ends_where_sklearns_does(factored):
+def test_em_of_a_factor_analyzer_never_loses_likelihood_and_ends_where_sklearns_does(factored):
     covariance = np.cov(factored.T, bias=True)
     found = [likelihood(covariance, *factor_analysis(covariance, 3, steps)) for steps in (1, 2, 4, 8, 16, 500)]
     assert (np.diff(found) > 0).all()
@@ -314,10 +314,10 @@ def test_em_of_a_factor_analyser_never_loses_likelihood_and_ends_where_sklearns_
     assert found[-1] == pytest.approx(likelihood(covariance, other.components_.T, other.noise_variance_), abs=1e-4)
 
 
-def test_the_score_of_a_factor_analyser_is_its_log_density(factored):
+def test_the_score_of_a_factor_analyzer_is_its_log_density(factored):
     y = np.repeat([0, 1], 250)
     X = factored + y[:, None]
-    head = taer.FactorAnalyser(factors=3, normalize="none", shrinkage=0.05, random_state=0).fit(X, y)
+    head = taer.FactorAnalyzer(factors=3, normalize="none", shrinkage=0.05, random_state=0).fit(X, y)
     expected = []
     for c in (0, 1):
         covariance = np.cov(X[y == c].T, bias=True)
@@ -331,7 +331,7 @@ def test_the_score_of_a_factor_analyser_is_its_log_density(factored):
 
 
 def test_more_factors_than_features_are_all_of_them(tasks):
-    head = learn(taer.FactorAnalyser(factors=99), tasks)
+    head = learn(taer.FactorAnalyzer(factors=99), tasks)
     assert head.factors_.shape == (6, 12, 12)
     head.set_params(factors=3).partial_fit(*tasks[0])  # fixed by the first task
     assert head.factors_.shape == (6, 12, 12)
@@ -373,7 +373,7 @@ def test_an_adapter_with_entropy_is_less_sure(name):
 
 
 def test_a_step_of_a_network_takes_the_entropy_off_the_loss():
-    """Of the columns that answer alone; the last one is auxiliary."""
+    """Only of the columns that predict; the last one is auxiliary."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(8, 5)), rng.integers(0, 3, 8)
     hidden, outgoing, moved = rng.normal(size=(6, 5)), rng.normal(size=(4, 6)), []
@@ -472,7 +472,7 @@ def test_bic_takes_the_entropy_of_corrected_scores(near_tasks, monkeypatch):
         ("mer", {"batches": 0}, "batches must be a whole number, 1 or more"),
         ("threshold-moving", {"alpha": -1}, "alpha must be a number, 0 or more"),
         ("feature-replay", {"draws": 0}, "draws must be a whole number, 1 or more"),
-        ("factor-analyser", {"factors": 0}, "factors must be a whole number, 1 or more"),
+        ("factor-analyzer", {"factors": 0}, "factors must be a whole number, 1 or more"),
         ("taer", {"entropy": -0.1}, "entropy must be a number, 0 or more"),
     ],
 )

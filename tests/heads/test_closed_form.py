@@ -1,4 +1,4 @@
-"""Closed-form heads: equal to what they claim to equal, whatever the order; and scores that never change."""
+"""Closed-form heads: equal to reference implementations, in any order of tasks; and scores that never change."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ORDERLESS = {
 
 @pytest.fixture
 def harder_tasks():
-    """Overlapping classes, so that wrong scores show; six tasks of two."""
+    """Overlapping classes, so that wrong scores are detected; six tasks of two."""
     X, y = blobs(12, 60, width=10, spread=3.0)
     return [(X[np.isin(y, pair)], y[np.isin(y, pair)]) for pair in np.arange(12).reshape(6, 2)]
 
 
 def relative(scores):
-    """Scores of a sample mean something up to a number that all its classes share."""
+    """Scores without the constant that all classes of a sample share."""
     return scores - scores.mean(axis=1, keepdims=True)
 
 
@@ -325,7 +325,7 @@ def test_probabilities_stay_calibrated_while_classes_come(name):
 
 @pytest.mark.parametrize(("make", "matrices"), [(taer.GaussFrozen, 20), (taer.GaussChain, 8 + 4 * 6)])
 def test_a_budget_in_bytes_says_the_rank(make, matrices, harder_tasks):
-    """What docs/beyond.md says that a head keeps."""
+    """The bytes per head in docs/beyond.md."""
     head = learn(make(rank=3), harder_tasks)
     arrays = [value.nbytes for name, value in vars(head).items() if hasattr(value, "nbytes") and name != "classes_"]
     per_class = (2 * 3 + 16) * 10 + 8 * 3 + 48
@@ -353,7 +353,7 @@ def losses_held_back(make, tasks, temperature):
     ("make", "of_tasks"), [(taer.SLDA, [5]), (taer.FeCAM, range(6)), (taer.GaussChain, range(6))]
 )
 def test_the_temperature_is_that_of_samples_not_counted_in(make, of_tasks, harder_tasks):
-    """Of least log loss on what the last task holds back or, where scores never move, on what all tasks held back."""
+    """The lowest log loss on the held-out samples of the last task or, if scores never move, of all tasks."""
     head = learn(make(), harder_tasks)
 
     def loss(temperature):
@@ -363,7 +363,7 @@ def test_the_temperature_is_that_of_samples_not_counted_in(make, of_tasks, harde
 
 
 def test_tasks_too_small_to_calibrate_leave_no_trace(harder_tasks):
-    """Nothing can be held back of them, so what was assumed in its place must not weigh in later."""
+    """Nothing can be held out of them, so the assumed value must not have an effect later."""
     tiny = [(X[:4], y[:4]) for X, y in harder_tasks[:3]]
     for make in (taer.FeCAM, taer.GaussChain, taer.GaussFrozen):
         head = learn(make(), tiny)
@@ -417,7 +417,7 @@ def test_fecam_is_a_mahalanobis_distance_by_correlations():
         taer.FeCAM(gamma1=0.5).fit(X, y)
 
 
-def test_covariance_from_unlabelled_samples(harder_tasks):
+def test_covariance_from_unlabeled_samples(harder_tasks):
     X, _ = union(harder_tasks)
     head = learn(taer.LDAFrozen(normalize="none", shrinkage=0.2).fit_covariance(X), harder_tasks)
     covariance = np.cov(X.T)
@@ -435,7 +435,7 @@ def test_covariance_from_unlabelled_samples(harder_tasks):
 
 @pytest.mark.parametrize("name", ["slda", "fecam", "lda-frozen", "rgda", "gauss-chain"])
 def test_samples_far_from_every_class_are_novel(name):
-    """Where probabilities are sure and wrong: beyond a class, away from the others."""
+    """A point where probabilities are confident and wrong: beyond a class, away from the others."""
     X, y = blobs(6, 80, spread=1.0)
     head = learn(taer.make_head(name, normalize="none"), [(X[y < 3], y[y < 3])])
     new, old = head.novelty(X[y >= 3]), head.novelty(X[y < 3])

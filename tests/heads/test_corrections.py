@@ -1,4 +1,4 @@
-"""Samples taken back and heads merged: as if learned otherwise."""
+"""``unlearn`` and ``merge`` equal heads that learned the resulting samples directly."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def base_head(name, X, y):
 @settings(parent=everyday, max_examples=10)
 @given(seed=st.integers(0, 10_000))
 def test_unlearning_is_never_having_learned(name, seed):
-    """A head with the same fixed parts: both learned one first task, and one of them more than it should."""
+    """Two heads with the same first task, one of which learned more than it should."""
     X, y = blobs(6, 30, seed=seed, spread=2.0)
     rng = np.random.default_rng(seed)
     first = np.flatnonzero(y < 4)

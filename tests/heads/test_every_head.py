@@ -1,10 +1,11 @@
-"""What every head promises, whatever its method."""
+"""The promises of every head."""
 
 from __future__ import annotations
 
 import copy
 import io
 import warnings
+from functools import cache
 from unittest import mock
 
 import joblib
@@ -18,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import taer
-from tests.conftest import accuracy, blobs, heads_with, small_head
+from tests.conftest import accuracy, blobs, heads_with, small_head, three_tasks
 
 pytestmark = pytest.mark.parametrize("name", list(taer.HEADS))
 NEEDS_MEMORY = {"icarl", "gdumb"}
@@ -34,13 +35,23 @@ def learn(head, tasks):
     return head
 
 
+@cache
+def _learned(name, count):
+    return learn(small_head(name, random_state=0), three_tasks()[:count])
+
+
+def learned(name, count):
+    """A head after the first of the ``tasks``; learned once for all tests."""
+    return copy.deepcopy(_learned(name, count))
+
+
 def snapshot(head):
     """Everything that a later prediction or task could depend on."""
     return joblib.hash({k: v for k, v in vars(head).items() if k != "rng_"}), str(head.rng_.bit_generator.state)
 
 
 def test_learns_and_keeps_the_contract(name, tasks):
-    head = learn(small_head(name, random_state=0), tasks)
+    head = learned(name, 3)
     X, y = np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])
     assert head.classes_.tolist() == sorted(set(y.tolist()))
     assert [label for label, _ in head.learning_order_] == [1, 4, 0, 5, 2, 3]
@@ -57,7 +68,7 @@ def test_learns_and_keeps_the_contract(name, tasks):
 
 def test_string_labels_learn_the_same_as_integers(name, tasks):
     names = np.array(["a", "b", "c", "d", "e", "f"])  # sorts as the integers do
-    by_number = learn(small_head(name, random_state=0), tasks)
+    by_number = learned(name, 3)
     by_name = learn(small_head(name, random_state=0), [(X, names[y]) for X, y in tasks])
     X = tasks[0][0]
     np.testing.assert_array_equal(by_name.predict(X), names[by_number.predict(X)])
@@ -69,10 +80,10 @@ def test_string_labels_learn_the_same_as_integers(name, tasks):
 def test_names_of_classes_do_not_matter(name, tasks):
     """Labels that sort in another order give the same classifier."""
     other = np.array([5, 3, 1, 0, 2, 4]) * 10
-    head = learn(small_head(name, random_state=0), tasks)
+    head = learned(name, 3)
     renamed = learn(small_head(name, random_state=0), [(X, other[y]) for X, y in tasks])
     X = np.concatenate([X for X, _ in tasks])
-    # Which sample leaves the memory is drawn anew, so a few answers may differ; the knowledge may not.
+    # Which sample leaves the memory is drawn again, so a few predictions may differ.
     assert np.mean(other[head.predict(X)] == renamed.predict(X)) > 0.9
 
 
@@ -107,7 +118,7 @@ def test_every_float_type_and_memory_maps(name, tasks, dtype, tmp_path):
 
 
 class RowsOnly:
-    """The least that the loop asks of its input."""
+    """The minimal interface of features."""
 
     def __init__(self, X):
         self._X, self.shape, self.dtype = X, X.shape, X.dtype
@@ -120,7 +131,7 @@ class RowsOnly:
 
 
 def test_anything_with_rows(name, tasks):
-    plain = learn(small_head(name, random_state=0), tasks)
+    plain = learned(name, 3)
     lazy = learn(small_head(name, random_state=0), [(RowsOnly(X), y) for X, y in tasks])
     np.testing.assert_array_equal(
         plain.decision_function(tasks[0][0]), lazy.decision_function(RowsOnly(tasks[0][0]))
@@ -130,7 +141,7 @@ def test_anything_with_rows(name, tasks):
 
 
 class Tensor:
-    """Rows of another library, with a type of value that numpy does not know, but which numpy can copy."""
+    """Rows of another library, with a dtype that numpy lacks, but which numpy can convert."""
 
     dtype = "other.float64"
 
@@ -148,14 +159,14 @@ class Tensor:
 
 
 def test_tensors_of_other_libraries_are_copied(name, tasks):
-    plain = learn(small_head(name, random_state=0), tasks[:2])
+    plain = learned(name, 2)
     other = learn(small_head(name, random_state=0), [(Tensor(X), y) for X, y in tasks[:2]])
     X = tasks[0][0]
     np.testing.assert_array_equal(plain.decision_function(X), other.decision_function(Tensor(X)))
 
 
 def test_a_later_task_may_have_another_type_of_number(name, tasks):
-    """What is stored of a first task of whole numbers must not cut the numbers of later ones."""
+    """A first task of integer features must not truncate the features of later tasks."""
     whole, X = tasks[0][0].round().astype(np.int64), tasks[1][0]
     one, other = small_head(name, random_state=0), small_head(name, random_state=0)
     learn(one, [(whole, tasks[0][1]), tasks[1], tasks[2]])
@@ -166,7 +177,7 @@ def test_a_later_task_may_have_another_type_of_number(name, tasks):
 
 
 def test_a_known_class_may_return(name, tasks):
-    head = learn(small_head(name, random_state=0), tasks)
+    head = learned(name, 3)
     X, y = tasks[0]
     head.partial_fit(X[y == 1], y[y == 1])
     assert head.classes_.tolist() == [0, 1, 2, 3, 4, 5]
@@ -183,12 +194,12 @@ def test_same_seed_same_bits_and_other_seed_other_bits(name, tasks):
 
 def test_fit_forgets_everything(name, tasks):
     fresh = small_head(name, random_state=0).fit(*tasks[1])
-    again = learn(small_head(name, random_state=0), tasks).fit(*tasks[1])
+    again = learned(name, 3).fit(*tasks[1])
     assert snapshot(fresh) == snapshot(again)
 
 
 def test_clone_pickle_and_pipeline(name, tasks):
-    head = learn(small_head(name, random_state=0), tasks[:2])
+    head = learned(name, 2)
     assert not hasattr(clone(head), "classes_")
     file = io.BytesIO()
     joblib.dump(head, file)
@@ -236,7 +247,7 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("bad", list(BAD_INPUT))
 def test_bad_input_is_refused_and_changes_nothing(name, tasks, bad):
-    head = learn(small_head(name, random_state=0), tasks[:2])
+    head = learned(name, 2)
     before = snapshot(head)
     spoil, message = BAD_INPUT[bad]
     for method in (head.partial_fit, head.fit) if bad not in ("width", "label type") else (head.partial_fit,):
@@ -251,7 +262,7 @@ def test_sparse_input_is_refused(name, tasks):
 
 
 def test_a_failure_in_the_middle_changes_nothing(name, tasks, monkeypatch):
-    head = learn(small_head(name, random_state=0), tasks[:2])
+    head = learned(name, 2)
     before, intact = snapshot(head), copy.deepcopy(head)
 
     learn_task = type(head)._learn
@@ -291,7 +302,7 @@ def test_bad_parameters_are_named(name, tasks, bad, message):
         with pytest.raises(ValueError, match="no parameter"):
             small_head(name, **bad)
         return
-    head = learn(small_head(name, random_state=0), tasks[:1])
+    head = learned(name, 1)
     before = snapshot(head)[1]
     head.set_params(**bad)
     with pytest.raises(ValueError, match=message):
@@ -300,7 +311,7 @@ def test_bad_parameters_are_named(name, tasks, bad, message):
 
 
 def test_a_class_can_be_renamed(name, tasks):
-    head, same = (learn(small_head(name, random_state=0), tasks[:2]) for _ in range(2))
+    head, same = (learned(name, 2) for _ in range(2))
     X = tasks[0][0]
     with mock.patch.object(type(head), "_set_labels", side_effect=KeyboardInterrupt):
         before = snapshot(head)
@@ -323,7 +334,7 @@ def test_a_class_can_be_renamed(name, tasks):
 
 
 def test_a_class_can_be_forgotten(name, tasks):
-    head = learn(small_head(name, random_state=0), tasks)
+    head = learned(name, 3)
     X = np.concatenate([X for X, _ in tasks])
     before = head.decision_function(X)
     head.forget(5)

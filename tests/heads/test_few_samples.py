@@ -1,4 +1,4 @@
-"""A head that cannot use few samples says so."""
+"""Heads that cannot use few samples warn."""
 
 from __future__ import annotations
 

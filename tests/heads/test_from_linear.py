@@ -1,4 +1,4 @@
-"""A linear classifier that was there before."""
+"""Heads made from existing linear classifiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features with a large mean: what is squared or cast to a shorter type must not cancel."""
+"""Features with a large mean: no cancellation in squares and in float32."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHIFTS = [
 ]
 # What is done to each sample depends on where zero is: unit length, cosines or random features.
 FROM_ZERO = {
-    "bayes", "ncm", "ranpac", "rff-lda", "rgda", "fecam", "factor-analyser", "gauss-chain", "gauss-frozen", "lda-frozen",
+    "bayes", "ncm", "ranpac", "rff-lda", "rgda", "fecam", "factor-analyzer", "gauss-chain", "gauss-frozen", "lda-frozen",
 }  # fmt: skip
 # Its masks are so steep that the rounding of float32 alone opens or shuts a unit.
 TOLERANCE = {"hat-adapter": 0.05}
@@ -30,7 +30,7 @@ CASES = {
     **{name: (name, {}) for name in taer.HEADS},
     **{
         f"{name}-none": (name, {"normalize": "none"})
-        for name in ("bayes", "rgda", "factor-analyser", "gauss-chain", "gauss-frozen", "lda-frozen")
+        for name in ("bayes", "rgda", "factor-analyzer", "gauss-chain", "gauss-frozen", "lda-frozen")
     },
     "ncm-euclidean": ("ncm", {"metric": "euclidean"}),
     "taer-center": ("taer", {"standardize": "center"}),
@@ -38,7 +38,7 @@ CASES = {
 
 
 def samples(per_class, seed, unknown=0):
-    """Classes of deviation 1 around fixed centres, and samples of no class."""
+    """Classes of standard deviation 1 around fixed centers, and samples of no class."""
     rng, centres = np.random.default_rng(seed), np.random.default_rng(0).normal(size=(CLASSES, WIDTH)) * 1.5
     y = rng.permutation(np.repeat(np.arange(CLASSES), per_class))
     return centres[y] + rng.normal(size=(len(y), WIDTH)), y, rng.normal(size=(unknown, WIDTH)) * 6
@@ -46,7 +46,7 @@ def samples(per_class, seed, unknown=0):
 
 @cache
 def measured(case, shift, dtype, computed):
-    """Accuracy, and how well unknown samples are told, of features that were stored as ``dtype``."""
+    """Accuracy and novelty AUROC on features that were stored as ``dtype``."""
     X, y, _ = samples(60, 1)
     test, truth, unknown = samples(100, 2, unknown=400)
     X, test, unknown = ((rows + shift).astype(dtype).astype(computed) for rows in (X, test, unknown))

@@ -1,4 +1,4 @@
-"""Tasks larger than the memory: no head reads more than a piece of one in one go, but where its method needs it."""
+"""Tasks larger than memory: heads read them in pieces, except where the method needs all samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = {"joint": N, "joint-adapter": N, "rff-lda": 1000} | dict.fromkeys(HERDING
 
 
 class Recorded(Rows):
-    """Rows that remember how many were read in one go."""
+    """Rows that record how many were read at once."""
 
     def __init__(self, X):
         self.X, self.shape, self.dtype, self.most = X, X.shape, X.dtype, 0

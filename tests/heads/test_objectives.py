@@ -135,7 +135,7 @@ def test_a_returning_class_moves_alone(name, tasks):
 
 
 def test_memory_of_a_returning_class_sits_out(tasks):
-    """Were its memory samples replayed, they would say "old" against its own column."""
+    """If its memory samples were replayed, they would be trained as "old" against its own column."""
     head, other = (learn(taer.TaER(random_state=0), tasks) for _ in range(2))
     X, y = tasks[0]
     code = [label for label, _ in other.learning_order_].index(1)
@@ -184,7 +184,7 @@ def test_coefficients_refer_to_the_users_features(tasks):
         np.testing.assert_allclose(head.decision_function(X), X @ head.coef_.T + head.intercept_, atol=1e-9)
 
 
-def test_standardisation_makes_scale_and_offset_irrelevant(tasks):
+def test_standardization_makes_scale_and_offset_irrelevant(tasks):
     plain = learn(taer.TaER(random_state=0), tasks)
     moved = learn(taer.TaER(random_state=0), [(X * 1000 - 7, y) for X, y in tasks])
     np.testing.assert_allclose(

@@ -42,7 +42,7 @@ def example() -> str:
 
 
 def run(*arguments, folder, path=()):
-    """A command in a process of its own, in a folder, with that folder's modules or those of ``path``."""
+    """Run a command in a separate process, in a folder, with the modules of that folder or of ``path``."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
     done = subprocess.run(
         [sys.executable, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True
@@ -107,7 +107,7 @@ def test_one_file_passes_all_checks(in_clone, clone):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder with a module of one's own, and features; commands that run there."""
+    """A folder with a user's module and features, in which commands run."""
     (tmp_path / "mymodule.py").write_text(OWN.format(options=""))
     save_features(small_features(), tmp_path / "set.safetensors")
     np.save(tmp_path / "X.npy", small_features().test_x)

@@ -1,7 +1,7 @@
 """The central promise: a score depends on its class and its sample alone, bit for bit.
 
-How samples are asked and the processor change nothing, in all heads whose scores are exact products. What is learned
-later changes nothing in those whose old scores never move.
+In all heads whose scores are exact products, the batch and the processor change nothing. In heads whose old scores
+never move, later tasks change nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def samples(dtype):
 
 @cache
 def versions(case, dtype):
-    """The head after each task; the labels do not come in their order."""
+    """The head after each task; labels do not arrive in sorted order."""
     X, y = samples(dtype)
     labels = np.random.default_rng(1).permutation(np.unique(y))
     name, params = EXACT[case]

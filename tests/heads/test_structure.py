@@ -1,4 +1,4 @@
-"""A method's file is the method: shallow, on one screen, and without knowledge of its sisters."""
+"""The structure of method files: shallow inheritance, one screen of code, no imports of other methods."""
 
 from __future__ import annotations
 

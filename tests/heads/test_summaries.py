@@ -1,4 +1,4 @@
-"""What bayes keeps of a class, with samples taken back."""
+"""The class summaries of ``bayes`` after unlearning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A head that answers in one thread while it learns in another: every answer is of one state of it."""
+"""A head predicts in one thread while it learns in another: every prediction comes from one state."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def learned(head, task):
 
 
 def versions(name):
-    """The head after each task, each with a state of its own."""
+    """The head after each task, as separate objects."""
     head, found = small_head(name, random_state=0), []
     for task in TASKS:
         found.append(copy.deepcopy(learned(head, task)))
@@ -93,7 +93,7 @@ def changing(before, after, at):
 
 @pytest.mark.parametrize("name", list(taer.HEADS))
 def test_a_task_that_ends_between_two_readings(name):
-    """Wherever another thread takes over: the state is exchanged before each reading of it in turn."""
+    """The state is replaced before each read in turn, as if another thread had taken over there."""
     before, after = versions(name)[1:3]
     answers_after = [after.scores(SAMPLES)]
     for asked, ask in {**ASKED, "save": saved, "export": exported}.items():
@@ -142,7 +142,7 @@ def test_answers_while_another_thread_learns(name):
 
 @pytest.mark.parametrize("name", list(taer.HEADS))
 def test_the_same_bits_whatever_the_number_of_blas_threads(name, tmp_path):
-    """With 200 features, products and factorisations that BLAS cuts into pieces by the number of its threads."""
+    """With 200 features, BLAS splits products and factorizations by the number of its threads."""
     wide, labels = blobs(8, 40, width=200, seed=2)
     for number in (1, 2):
         head = small_head(name, random_state=0)
@@ -165,7 +165,7 @@ def test_answers_in_parts_on_several_cores(name, monkeypatch):
 
 
 def test_one_blas_thread_while_another_thread_leaves():
-    """The number of threads is the process's: it stays at one until the last who asked for that has left."""
+    """The number of threads belongs to the process: it stays at one until the last caller has left."""
 
     def number_of_threads():
         return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}

@@ -1,4 +1,4 @@
-"""Thresholds that heads keep, sets of classes, and priors."""
+"""Novelty thresholds, prediction sets, and priors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ every_head = pytest.mark.parametrize("name", list(taer.HEADS))
 
 @pytest.fixture(scope="module")
 def overlapping():
-    """Classes that are taken for one another, in two halves."""
+    """Overlapping classes, in two halves."""
     X, y = blobs(5, 400, width=6, spread=3.0)
     return (X[::2], y[::2]), (X[1::2], y[1::2])
 
@@ -67,7 +67,7 @@ def test_sets_contain_the_truth_as_often_as_promised(name, overlapping):
     head = small_head(name, random_state=0).fit(X, y)
     for coverage in (0.8, 0.95):
         found, rng = [], np.random.default_rng(0)
-        for _ in range(20):
+        for _ in range(10):
             picks = rng.permutation(len(truth))
             calibration, test = picks[:500], picks[500:]
             head.calibrate(held[calibration], truth[calibration])

@@ -1,4 +1,4 @@
-"""Weights of samples: 2 is the sample twice, 0 leaves it out."""
+"""Sample weights: 2 counts a sample twice, 0 leaves it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``taer paper``: what is missing, what is shared, and stopping half way."""
+"""``taer paper``: missing features, shared runs, and interruption."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_second_run_runs_nothing_and_taer_run_shares(cli, paper_features, tmp_
     same = ("--epochs", 1, "--seeds", 1, "--set", "standardize=none", "--set", "init=zero")
     _, out, _ = cli("run", file, "--methods", "taer", *same)
     assert "1 of them from disk" in " ".join(out.split())
-    assert "4 runs, 0 of them from disk" in cli(*arguments, "--variant", "standardised")[1]
+    assert "4 runs, 0 of them from disk" in cli(*arguments, "--variant", "standardized")[1]
 
 
 def test_dry_run_shows_the_plan_and_runs_nothing(cli, paper_features, tmp_path):
@@ -54,7 +54,7 @@ def test_dry_run_shows_the_plan_and_runs_nothing(cli, paper_features, tmp_path):
     ("arguments", "message"),
     [
         (["table7"], "unknown table or figure 'table7'"),
-        (["table3", "--variant", "boiled"], "unknown variant 'boiled'; there are raw, standardised"),
+        (["table3", "--variant", "boiled"], "unknown variant 'boiled'; there are raw, standardized"),
         (["table3", "--features", "nowhere"], "nowhere: no such folder"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The data files hold every number of the paper's tables once, and describe runs that exist."""
+"""The data files have every number of the paper's tables once, and describe valid runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_columns_are_the_papers():
     assert [cell.column for cell in experiment("table4").cells[0]][:3] == ["ER", "SS-IL", "TaER"]
 
 
-@pytest.mark.parametrize("variant", ["raw", "standardised"])
+@pytest.mark.parametrize("variant", ["raw", "standardized"])
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_are_runs_that_heads_accept(name, variant):
     for trial in experiment(name, variant).trials:
@@ -97,7 +97,7 @@ def test_cells_are_runs_that_heads_accept(name, variant):
 
 
 def test_no_setting_is_misspelt():
-    """A setting that no head has would otherwise be left out in silence."""
+    """A setting that no head has would otherwise be ignored silently."""
     known = {name for head in HEADS.values() for name in head().get_params()}
     known |= {"name", "group", "published", "quoted", "method", "dataset", "backbone", "tasks", "first"}
     settings = _read("settings")
@@ -122,7 +122,7 @@ def test_the_protocols_are_the_papers():
     assert {trial.params["memory_size"] for trial in taer if trial.first} == {2000}
     assert {trial.params["memory_size"] for trial in taer if not trial.first} == {100, 200, 500, 1000, 2000}
     assert {trial.tasks for trial in taer} == {5, 10, 20, 50}
-    assert variants().keys() == {"raw", "standardised"}
+    assert variants().keys() == {"raw", "standardized"}
 
 
 def test_experiments_share_their_runs():

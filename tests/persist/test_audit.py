@@ -1,4 +1,4 @@
-"""What an audit says of two versions of a head."""
+"""Audits of two versions of a head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a head goes wrong."""
+"""``taer.diagnose`` and ``taer diagnose``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taer.persist.diagnosis import ClassAccuracy, Confused, Diagnosis
 from tests.conftest import blobs
 
 
-def mislabelled(n_classes=4, per_class=30):
+def mislabeled(n_classes=4, per_class=30):
     """Well separated classes with three wrong labels."""
     X, y = blobs(n_classes, per_class)
     wrong = np.array([5, 40, 77])
@@ -35,7 +35,7 @@ def test_confused_and_weak_classes():
 
 @pytest.mark.parametrize("name", ["bayes", "taer", "ncm"])
 def test_wrong_labels_are_found_among_learned_samples(name):
-    X, y, wrong = mislabelled()
+    X, y, wrong = mislabeled()
     head = taer.make_head(name, random_state=0).fit(X, y)
     found = taer.diagnose(head, X, y, folds=3)
     assert {suspect.row for suspect in found.suspects[:3]} == set(wrong)
@@ -83,7 +83,7 @@ def test_in_a_shell(cli, features, tmp_path):
     assert (tmp_path / "figure.svg").read_text().count("Classes that need more examples") == 1
     found = json.loads(cli("diagnose", "head", "set.safetensors", "--format", "json")[1])
     assert found["samples"] == 100
-    suspect = found["likely mislabelled"][0]
+    suspect = found["likely mislabeled"][0]
     assert (suspect["row"], suspect["part"], suspect["taken_for"]) == (17, "train", f"class{features.train_y[17]}")
     assert cli("diagnose", "head", "set.safetensors", "--figure", "x.txt")[2].endswith(
         "ends in .svg, .pdf or .png\n"

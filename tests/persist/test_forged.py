@@ -1,4 +1,4 @@
-"""Files of heads that were changed on purpose, with their checksum made to fit: refused, or a head that works."""
+"""Forged files of heads with a valid checksum: refused, or loaded as a head that works."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NAMES = [
     "_scores",
     "__doc__",
     "held_out_",
-    "unlabelled_",
+    "unlabeled_",
     "coef_",
 ]
 

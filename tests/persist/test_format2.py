@@ -1,4 +1,4 @@
-"""Heads in the format before: one small file of each, written by the revision that wrote it, with its scores of X.npy."""
+"""Heads in the previous format: one small file per head, with its scores on X.npy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``taer report``: a page that stands alone, its files, and comparing two directories."""
+"""``taer report``: a self-contained page, its files, and the comparison of two directories."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_heads(folder, heads):
 
 
 def check_page(page):
-    """The page is valid HTML5 by a strict parser, has each id once, and asks nothing of the network."""
+    """The page is valid HTML5 for a strict parser, has unique ids, and loads nothing from the network."""
     source = page.read_text(encoding="utf-8")
     tree = html5lib.HTMLParser(strict=True).parse(source)
     ids = [element.attrib["id"] for element in tree.iter() if "id" in element.attrib]
@@ -77,7 +77,7 @@ def test_a_report_of_any_results_stands_alone(made):
 
 
 def test_the_embedded_features_are_run_again_without_a_file(tmp_path, cli):
-    """The command that the report shows works as it is."""
+    """The command in the report works as printed."""
     options = ("--methods", "ncm", "--tasks", 2, "--seeds", 1)
     assert cli("run", *options, "--out", "made")[0] == 0
     assert cli("report", "made")[0] == 0
@@ -90,7 +90,7 @@ def test_the_embedded_features_are_run_again_without_a_file(tmp_path, cli):
 
 
 def test_few_shot_runs_have_a_section_of_their_own(tmp_path, cli):
-    """With old and new classes apart, and a command that works as it is."""
+    """With separate numbers for old and new classes, and a command that works as printed."""
     options = ("--methods", "ncm", "--first", 60, "--tasks", 7, "--seeds", 1, "--order", "natural", "--out", "made")
     assert cli("run", *options)[0] == 0
     assert cli("run", *options, "--shots", 5)[0] == 0
@@ -166,13 +166,13 @@ def test_two_directories_are_compared(cli, made, tmp_path):
 
 
 def test_results_of_the_paper_are_beside_the_published_numbers(cli, paper_features, tmp_path):
-    for variant in ("raw", "standardised"):
+    for variant in ("raw", "standardized"):
         paper = ("paper", "table3", "figure2", "--features", paper_features, "--variant", variant)
         assert cli(*paper, "--seeds", 1, "--out", "made")[0] == 0
     code, _, err = cli("report", "made")
     assert code == 0, err
     page = check_page(tmp_path / "made" / "report" / "index.html")
-    for words in ("paper 71.37", "Figure 2: Estimates", "raw features", "standardised by the first task",
+    for words in ("paper 71.37", "Figure 2: Estimates", "raw features", "standardized by the first task",
                   "taer extract core50 --backbone vit-small", "What the verdicts rest on",
                   "largest difference 0.0e+00"):  # fmt: skip
         assert words in page, words
@@ -181,7 +181,7 @@ def test_results_of_the_paper_are_beside_the_published_numbers(cli, paper_featur
     beats = next(row for row in verdicts if row["Statement"].startswith("TaER beats"))
     assert beats["Published numbers"].startswith("holds only for CIFAR100 ViT-S/16, CORe50 ViT-S/16, CIFAR100 Res")
     kept = next(row for row in verdicts if row["Statement"].startswith("TaER's preserved"))
-    assert (kept["Raw features"], kept["Standardised features"]) == ("holds", "holds")
+    assert (kept["Raw features"], kept["Standardized features"]) == ("holds", "holds")
     assert "CUB200 ViT-S/16: TaER 84.47, UCIR 85.26" in (tables / "paper-evidence.csv").read_text()
 
 

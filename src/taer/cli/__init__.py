@@ -1,4 +1,4 @@
-"""The command line. Thin: parses, calls, prints. Nothing heavy is imported before a command runs."""
+"""The command line. It parses, calls the library and prints. Nothing heavy is imported before a command runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from taer.cli.app import app
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; a user's mistake is one line on stderr and exit code 2, never a traceback."""
+    """Run a command. A user's mistake is reported as one line on stderr with exit code 2, never as a traceback."""
     try:
         code = app(arguments, prog_name="taer", standalone_mode=False)
-    except typer.TyperException as error:  # what the argument parser does not understand
+    except typer.TyperException as error:  # from the argument parser
         _fail(error.format_message())
     except (ValueError, OSError) as error:
         _fail(str(error))
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str) -> None:
-    if message.endswith("import the module that defines it first"):  # the library does not know how, from a shell
+    if message.endswith("import the module that defines it first"):  # the library does not mention the option
         message += ": taer --import MODULE …"
     print(f"taer: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)

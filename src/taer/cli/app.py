@@ -26,8 +26,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="Import a module with heads of your own before the command, also one in the present folder. "
-            "May be repeated.",
+            help="Import a module that defines heads of your own, before the command runs. The current folder is "
+            "searched, too. May be repeated.",
         ),
     ] = None,
 ) -> None:

@@ -25,15 +25,20 @@ class Target(StrEnum):
 
 @app.command()
 def audit(
-    old: Annotated[Path, typer.Argument(help="The head before.")],
-    new: Annotated[Path, typer.Argument(help="The head some tasks later.")],
+    old: Annotated[Path, typer.Argument(help="The earlier version of the head.")],
+    new: Annotated[Path, typer.Argument(help="The later version of the head.")],
     features: Annotated[
         Path | None,
-        typer.Argument(help="Samples to compare decisions on: features in any form that 'taer predict' takes."),
+        typer.Argument(
+            help="Samples on which decisions are compared: features in any format that 'taer predict' reads."
+        ),
     ] = None,
-    format: Annotated[Report, typer.Option(help="How the audit is printed.")] = Report.text,
+    format: Annotated[Report, typer.Option(help="Output format.")] = Report.text,
 ) -> None:
-    """Show what was changed between two versions of a head: columns, and decisions among old classes."""
+    """Show what changed between two versions of a head.
+
+    Compares their weight vectors, and their decisions among old classes.
+    """
     from dataclasses import asdict
 
     from taer.persist.audit import audit as compare
@@ -54,17 +59,20 @@ def audit(
 @app.command()
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option(help="The file to write.")],
-    to: Annotated[Target, typer.Option(help="The form of the graph.")] = Target.onnx,
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    to: Annotated[Target, typer.Option(help="Format of the exported graph.")] = Target.onnx,
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="An .onnx file whose first output is the features: the graph then starts at its input. Or a name from "
-            "'taer backbones', for images: the graph then starts at pixels."
+            help="Put a backbone in front of the head: an .onnx file whose first output is the features, or the name "
+            "of a backbone for images from 'taer backbones'. The graph then starts at the input of the backbone."
         ),
     ] = None,
 ) -> None:
-    """Write a head as one graph from features to probabilities and label."""
+    """Export a head to ONNX.
+
+    The graph goes from features to probabilities and a label.
+    """
     from taer.persist.onnx import export_onnx
     from taer.persist.save import load
 

@@ -1,4 +1,4 @@
-"""``taer diagnose``: where a head goes wrong, and what would help."""
+"""``taer diagnose``: which classes and samples a head gets wrong, and what would help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from taer.persist.diagnosis import Diagnosis
 
 
-_FOLDS = 3  # of the training part: each is judged by a copy of the head that has not learned it
+_FOLDS = 3  # of the training samples; each fold is predicted by a copy of the head that was not trained on it
 
 
 class Format(StrEnum):
@@ -30,14 +30,14 @@ class Format(StrEnum):
 def diagnose(
     model: Model,
     features: Features,
-    top: Annotated[int, typer.Option(help="Lines of each table.", min=1)] = 10,
-    format: Annotated[Format, typer.Option(help="How the tables are printed.")] = Format.text,
+    top: Annotated[int, typer.Option(help="Number of rows in each table.", min=1)] = 10,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.text,
     figure: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .pdf or .png.")] = None,
 ) -> None:
-    """Show which classes are confused, which need more examples, and which samples may be mislabelled.
+    """Show confused classes, weak classes and likely label errors.
 
-    The first two by the test part of a feature file, the last in each of its parts. Training samples are judged by
-    copies of the head that have not learned them.
+    Confusions and weak classes are found on the test samples of a feature file, likely label errors in both parts.
+    Training samples are predicted by copies of the head that were not trained on them.
     """
     import numpy as np
 
@@ -53,7 +53,7 @@ def diagnose(
     found = look(head, data.test_x, names[data.test_y])
     suspects = _suspects(found, "test", read_inputs(features, "test", len(data.test_y)), top)
     if (folds := min(_FOLDS, int(per_class.max()))) > 1:
-        with stage(f"looking at {len(data.train_y):,} training samples, in {folds} folds"):
+        with stage(f"checking {len(data.train_y):,} training samples in {folds} folds"):
             learned = look(head, data.train_x, names[data.train_y], folds=folds)
         suspects = _suspects(learned, "train", read_inputs(features, "train", len(data.train_y)), top) + suspects
     examples = dict(zip(names.tolist(), per_class.tolist(), strict=True))
@@ -64,7 +64,7 @@ def diagnose(
     tables = {
         "confused": [asdict(pair) for pair in found.confused()[:top]],
         "need more examples": [asdict(each) | {"examples": examples[each.label]} for each in found.weak()[:top]],
-        "likely mislabelled": suspects,
+        "likely mislabeled": suspects,
     }
     if format is Format.json:
         summary = {"samples": found.samples, "accuracy": found.accuracy, "unknown": found.unknown}
@@ -83,9 +83,9 @@ def _print_tables(found: Diagnosis, tables: dict[str, list[dict[str, Any]]]) -> 
         f"accuracy on {found.samples} test samples of {len(found.labels)} classes {100 * found.accuracy:.2f} %{others}"
     )
     titles = {
-        "confused": "Confused most, in the test part",
-        "need more examples": "Below average, and so in need of more examples",
-        "likely mislabelled": "Likely mislabelled: the least likely under their own label",
+        "confused": "Most confused, in the test part",
+        "need more examples": "Below average, so more examples would help",
+        "likely mislabeled": "Likely mislabeled: the lowest probabilities of their own label",
     }
     for name, rows in tables.items():
         print(f"\n{titles[name]}:" + ("" if rows else " none"))
@@ -102,7 +102,7 @@ def _columns(name: str) -> tuple[str, ...]:
     return {
         "confused": ("label", "taken for", "samples", "of the class"),
         "need more examples": ("label", "accuracy", "test samples", "training examples"),
-        "likely mislabelled": ("input", "part", "label", "looks like", "probability of its label"),
+        "likely mislabeled": ("input", "part", "label", "looks like", "probability of its label"),
     }[name]
 
 

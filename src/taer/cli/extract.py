@@ -17,9 +17,9 @@ def extract(
     source: Annotated[
         str,
         typer.Argument(
-            help="cifar100, cub200, core50; a folder of images (train/CLASS/*, test/CLASS/*, or CLASS/*); "
-            "a .csv or .parquet table of texts; hf:owner/name. Without labels, for predicting: a folder with "
-            "images but no subfolders, a table without a column 'label'."
+            help="cifar100, cub200 or core50; a folder of images (train/CLASS/*, test/CLASS/*, or CLASS/*); "
+            "a .csv or .parquet table of texts; hf:owner/name. A folder of images without subfolders and a table "
+            "without a column 'label' give unlabeled features, for predicting."
         ),
     ],
     backbone: Annotated[
@@ -39,17 +39,17 @@ def extract(
     ] = None,
     text_column: Annotated[str | None, typer.Option(help="Column with the texts [default: text].")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column with the labels [default: label].")] = None,
-    split_column: Annotated[str | None, typer.Option(help="Column that says train or test.")] = None,
+    split_column: Annotated[str | None, typer.Option(help="Column with the values 'train' and 'test'.")] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and count it.")
+        bool, typer.Option("--skip-bad", help="Skip items that cannot be read, and count them.")
     ] = False,
-    half: Annotated[bool, typer.Option("--half", help="Compute in half precision, on a GPU.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Compute in half precision (needs a GPU).")] = False,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
 ) -> None:
-    """Run a frozen model over a data set, once, and keep the features in one file.
+    """Compute the features of images or texts with a frozen model.
 
-    Stopped in any way, the same command goes on where it was; when all is done it does nothing.
+    If the command is interrupted, run it again: it continues where it stopped.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -69,7 +69,7 @@ def extract(
 
         def show(done: int, total: int) -> None:
             nonlocal computed
-            if not computed:  # what an earlier run finished says nothing about the speed of this one
+            if not computed:  # the speed of an earlier run is not known
                 bar.reset(task, total=total, completed=done)
                 computed = True
             speed = bar.tasks[0].speed
@@ -109,7 +109,7 @@ def extract(
 
 @app.command()
 def backbones() -> None:
-    """List the backbones known by name, and whether their weights are here."""
+    """List the named backbones and whether they are installed."""
     from rich.console import Console
     from rich.table import Table
 
@@ -130,6 +130,6 @@ def backbones() -> None:
         )
     console = Console()
     if not console.is_terminal:
-        console.width = 200  # whole lines for whoever reads the output of a pipe
+        console.width = 200  # do not cut lines in the output of a pipe
     console.print(table)
     print("\nAlso hf:owner/model or hf:path/to/folder, for images and for texts, and .onnx files for images.")

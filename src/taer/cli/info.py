@@ -22,7 +22,7 @@ def info(
         str | None, typer.Argument(help="A feature file, a folder of shards, a URL, or a saved head.")
     ] = None,
 ) -> None:
-    """Describe a feature file (sizes, classes, mean feature norm, provenance) or a saved head."""
+    """Describe a feature file or a saved head."""
     import numpy as np
 
     from taer.features import load_features
@@ -41,7 +41,7 @@ def info(
         smallest.append(X.min())
     described = {
         "name": data.name,
-        **(_parts(data) if data.classes else {"unlabelled samples": _size(data.test_x)}),
+        **(_parts(data) if data.classes else {"unlabeled samples": _size(data.test_x)}),
         "mean feature norm": f"{np.concatenate(norms).mean():.3f}",
         "smallest value": f"{min(smallest):.3f}",
         **data.meta,
@@ -73,7 +73,7 @@ def _print_described(described: dict[str, Any]) -> None:
 
 
 def _describe_head(path: Path) -> dict[str, Any]:
-    """What 'taer info' prints of a saved head."""
+    """The lines that 'taer info' prints for a saved head."""
     from taer.heads import name_of
     from taer.persist.save import load
 

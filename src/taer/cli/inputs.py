@@ -1,4 +1,4 @@
-"""What the inputs of a command stand for: files of features, images, tables of texts, texts, stdin."""
+"""Reading the inputs of a command: feature files, images, tables of texts, texts, stdin."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from taer.origin import Origin
     from taer.rows import Rows
 
-_ITEMS = 256  # images or texts that are extracted in one go
-_ROWS = 1024  # samples that are answered in one go
+_ITEMS = 256  # images or texts per call of the extractor
+_ROWS = 1024  # samples per call of predict
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,9}", re.ASCII)
 _FEATURES = (".safetensors", ".npz", ".npy", ".parquet")
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Features of some samples, what to call them, and their class names if they are known."""
+    """Features of some samples, the names to print for them, and their true classes if known."""
 
     names: Sequence[str]
     X: np.ndarray | Rows
     truth: Sequence[str] | None = None
 
     def parts(self) -> Iterator[Samples]:
-        """The same samples, as many at a time as fit into memory with their answers."""
+        """The same samples in batches small enough to fit into memory with their predictions."""
         for at in range(0, len(self.names), _ROWS):
             rows = slice(at, at + _ROWS)
             yield Samples(self.names[rows], self.X[rows], None if self.truth is None else self.truth[rows])
@@ -45,7 +45,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads inputs as features for a head; its backbone is loaded for the first input that needs it."""
+    """Turns inputs into features for a head. The backbone is loaded when the first input needs it."""
 
     head: Head
     backbone: str | None = None
@@ -76,7 +76,7 @@ class Reader:
         return extractor
 
     def samples(self, inputs: Sequence[str]) -> Iterator[Samples]:
-        """The samples of all inputs, some at a time; an input that does not exist is refused before any is read."""
+        """The samples of all inputs, in batches. A missing input raises before any input is read."""
         for read in [self._reading(argument) for argument in inputs]:
             for samples in read():
                 yield from samples.parts()
@@ -94,7 +94,7 @@ class Reader:
         return partial(self._extracted, "text", [(argument, argument)])
 
     def _stdin(self) -> Iterator[Samples]:
-        """One text per line, or one image, as the backbone reads; rows of numbers for a head without one."""
+        """One text per line or one image, depending on the backbone; rows of numbers if the head has no backbone."""
         if self.backbone is None and not hasattr(self.head, "feature_origin_"):
             yield _numbers("-", sys.stdin)
         elif self.extractor.kind == "image":
@@ -138,7 +138,7 @@ class Reader:
 
 
 def read_features(path: Path, head: Head) -> Samples:
-    """The test part of a feature file, or the rows of a matrix; features of another backbone are refused."""
+    """The test samples of a feature file, or the rows of a matrix. Features of another backbone raise an error."""
     import numpy as np
 
     from taer.features import load_features

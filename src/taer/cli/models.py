@@ -1,4 +1,4 @@
-"""What a head learns and forgets: ``taer fit``, ``learn``, ``unlearn``, ``merge``, ``forget``, ``rename``."""
+"""Teaching and correcting a saved head: ``taer fit``, ``learn``, ``unlearn``, ``merge``, ``forget``, ``rename``."""
 
 from __future__ import annotations
 
@@ -25,37 +25,40 @@ Features = Annotated[str, typer.Argument(help="A feature file, a folder of shard
 Classes = Annotated[
     str | None,
     typer.Option(
-        help="Which classes of the file are the task: names separated by commas, or a range of their "
-        "numbers such as 0:10. [default: all]"
+        help="Classes of the file to use: names separated by commas, or a range of class numbers such as 0:10. "
+        "[default: all]"
     ),
 ]
 
-Out = Annotated[Path | None, typer.Option(help="Where the head is saved; if not given, over the old one.")]
+Out = Annotated[Path | None, typer.Option(help="Where to save the head. [default: replace the input file]")]
 
 
 @app.command()
 def fit(
     features: Features,
-    out: Annotated[Path, typer.Option(help="Where the head is saved; a head that is there is replaced.")],
+    out: Annotated[Path, typer.Option(help="Where to save the head. An existing head is replaced.")],
     method: Annotated[
-        str, typer.Option(help="A head by name; see 'taer methods'. Your own: module:Class.")
+        str, typer.Option(help="Name of a head (see 'taer methods'), or module:Class for your own.")
     ] = "bayes",
     classes: Classes = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the head, NAME=VALUE. May be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     unknown: Annotated[
         str | None,
         typer.Option(
-            help="Keep a threshold of novelty, above which the answer is this, such as '?': no known class."
+            help="Also fit a novelty threshold. Samples above it are answered with this word, such as '?'."
         ),
     ] = None,
     false_alarms: Annotated[
-        float, typer.Option(help="Fraction of samples of known classes that --unknown may take for unknown.")
+        float, typer.Option(help="Fraction of samples of known classes that --unknown may reject.")
     ] = 0.05,
 ) -> None:
-    """Learn the training part of a feature file as the first task of a new head."""
+    """Create a head and teach it its first classes.
+
+    The training samples of the feature file are the first task.
+    """
     from taer.features import load_features
 
     head = find_method(method)()  # a wrong name is reported before the file is read
@@ -74,7 +77,10 @@ def learn(
     classes: Classes = None,
     out: Out = None,
 ) -> None:
-    """Learn the training part of a feature file as the next task of a saved head."""
+    """Teach a saved head more classes or samples.
+
+    The training samples of the feature file are the next task.
+    """
     from taer.features import load_features
     from taer.persist.save import load
 
@@ -84,8 +90,8 @@ def learn(
 
 
 @app.command()
-def forget(model: Model, label: Annotated[str, typer.Argument(help="The class to drop.")], out: Out = None) -> None:
-    """Drop a class of a saved head: its column or statistics and its samples."""
+def forget(model: Model, label: Annotated[str, typer.Argument(help="Class to remove.")], out: Out = None) -> None:
+    """Remove a class, with its weights, statistics and samples."""
     from taer.persist.save import load
 
     head = load(model)
@@ -95,7 +101,10 @@ def forget(model: Model, label: Annotated[str, typer.Argument(help="The class to
 
 @app.command()
 def unlearn(model: Model, features: Features, classes: Classes = None, out: Out = None) -> None:
-    """Take the training part of a feature file back out of a saved head, as if it had never been learned."""
+    """Remove samples from a saved head, as if never learned.
+
+    They are the training samples of the feature file.
+    """
     from taer.features import load_features
     from taer.persist.save import load
 
@@ -111,12 +120,13 @@ def unlearn(model: Model, features: Features, classes: Classes = None, out: Out 
 def merge(
     model: Model,
     other: Annotated[Path, typer.Argument(help="Another saved head of the same method.")],
-    out: Annotated[Path, typer.Option(help="Where the merged head is saved; a head that is there is replaced.")],
+    out: Annotated[Path, typer.Option(help="Where to save the merged head. An existing head is replaced.")],
     base: Annotated[
-        Path | None, typer.Option(help="The head that both are copies of: what it has learned counts once.")
+        Path | None,
+        typer.Option(help="The head that both are copies of. Its samples are then counted once, not twice."),
     ] = None,
 ) -> None:
-    """Write one head that knows what two have learned."""
+    """Merge two heads into one that has learned all samples."""
     from taer.persist.save import load
 
     head = load(model).merge(load(other), None if base is None else load(base))
@@ -126,11 +136,11 @@ def merge(
 @app.command()
 def rename(
     model: Model,
-    old: Annotated[str, typer.Argument(help="The class as it is called.")],
-    new: Annotated[str, typer.Argument(help="The class as it is to be called.")],
+    old: Annotated[str, typer.Argument(help="Current name of the class.")],
+    new: Annotated[str, typer.Argument(help="New name of the class.")],
     out: Out = None,
 ) -> None:
-    """Give a class of a saved head another name."""
+    """Rename a class of a saved head."""
     from taer.persist.save import load
 
     head = load(model)
@@ -145,14 +155,14 @@ def _save(head: Head, out: Path, done: str) -> None:
 
 
 def _label(name: str, head: Head) -> Any:
-    """A class as the head calls it."""
+    """The label in the type of the head's labels."""
     import numpy as np
 
     return as_known(np.array([name]), head)[0].item()
 
 
 def check_replaceable(out: Path, *, by_head: bool) -> None:
-    """Raise if another kind of file would be overwritten, which no one does on purpose."""
+    """Raise if a file of another kind would be overwritten, because that is surely a mistake."""
     from taer.files import format_of
     from taer.persist.save import is_head
 
@@ -168,7 +178,7 @@ def _learn(
     unknown: str | None = None,
     false_alarms: float = 0.05,
 ) -> None:
-    """One task, saved and summed up in a line; with ``unknown``, the head also gets a threshold."""
+    """Learn one task, save the head and print a summary. With ``unknown``, also fit a novelty threshold."""
     import numpy as np
 
     from taer.heads.few import collected
@@ -203,7 +213,7 @@ def _learn(
 
 
 def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_alarms: float) -> None:
-    """From what the head keeps or, if it keeps nothing for that, from a fifth that a second head has not learned."""
+    """Fit the threshold on what the head keeps or, if it keeps nothing, on a fifth held out from a second head."""
     import numpy as np
     from sklearn.base import clone
 
@@ -223,7 +233,7 @@ def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_
 
 
 def _training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
-    """Training samples of the classes that the user named, and their labels as the head calls them."""
+    """Training samples of the classes that the user chose, with labels in the type of the head's labels."""
     import numpy as np
 
     from taer.rows import select
@@ -235,7 +245,7 @@ def _training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[n
 
 
 def _chosen(data: FeatureSet, classes: str | None) -> list[int]:
-    """Numbers of the classes that the user named."""
+    """Numbers of the classes that the user chose."""
     if classes is None:
         return list(range(len(data.classes)))
     first, colon, last = classes.partition(":")
@@ -255,7 +265,7 @@ def _chosen(data: FeatureSet, classes: str | None) -> list[int]:
 
 
 def as_known(names: np.ndarray, head: Head) -> np.ndarray:
-    """Class names as labels of the head's type: a head fitted in Python may have learned numbers."""
+    """Class names in the type of the head's labels: a head fitted in Python may have integer labels."""
     if not hasattr(head, "classes_") or head.classes_.dtype.kind == "U":
         return names
     try:

@@ -1,4 +1,4 @@
-"""Heads of the user's own, by the modules they are in."""
+"""Heads that the user defines, imported from their modules."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def import_own(module: str) -> None:
-    """Import a module that the user named, from the present folder too: an installed program does not look there."""
+    """Import a module that the user named. The current folder is searched, too, unlike in other installed programs."""
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # last, so that no file there takes the place of a package
+        sys.path.append(here)  # last, so that no file there hides an installed package
     try:
         import_module(module)
     except ImportError as error:
@@ -22,7 +22,7 @@ def import_own(module: str) -> None:
 
 
 def find_method(name: str) -> type[Head]:
-    """A head by the name that a user gave, or ``module:Class`` of a module that may lie in the present folder."""
+    """The head class for a name, or for ``module:Class``, where the module may be in the current folder."""
     from taer.heads import find_head
 
     if ":" in name:

@@ -22,27 +22,28 @@ def paper(
     experiments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="table1 … table4, figure2 … figure6, cited (systems that the paper names without measuring them), or "
-            "all of these; fscil-cub: few-shot learning on CUB-200, beside tables published elsewhere. [default: all]"
+            help="table1 … table4, figure2 … figure6, cited (methods that the paper cites but does not run), or "
+            "all of these; fscil-cub: few-shot learning on CUB-200, beside results of other papers. [default: all]"
         ),
     ] = None,
     features: Annotated[
-        Path, typer.Option(help="Folder of feature files, known by the data set and backbone in their headers.")
+        Path,
+        typer.Option(help="Folder of feature files, identified by the data set and backbone in their headers."),
     ] = Path("features"),
-    out: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-    seeds: Annotated[int, typer.Option(help="Number of runs of each head.", min=1)] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Runs at the same time [default: 1].", min=1)] = None,
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("results"),
+    seeds: Annotated[int, typer.Option(help="Number of runs per head.", min=1)] = 3,
+    jobs: Annotated[int | None, typer.Option(help="Number of parallel runs [default: 1].", min=1)] = None,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
     variant: Annotated[
-        str, typer.Option(help="raw: the paper's form; standardised: features standardised by the first task.")
+        str, typer.Option(help="raw: the paper's form; standardized: features standardized by the first task.")
     ] = "raw",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
 ) -> None:
-    """Run the paper's experiments on the feature files at hand, beside the published numbers.
+    """Run the paper's experiments beside the published numbers.
 
-    Results are the files that 'taer run' writes: run again, and only what is missing is run. 'taer report' turns
-    them into a page with all tables and figures.
+    Finished runs are read from --out, so an interrupted command can be repeated. 'taer report' turns the results
+    into a page with all tables and figures.
     """
     from taer.paper import distinct_runs
     from taer.paper.features import find_features
@@ -134,7 +135,7 @@ def _print_experiment(experiment: Experiment, library: Library) -> None:
         table.add_column(f"{cell.group}\n{cell.column}" if cell.group else cell.column, justify="right")
     for row in experiment.cells:
         table.add_row(row[0].row, *(_text(number(cell, library)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)  # a file has no width to fit into
+    Console(width=None if sys.stdout.isatty() else 160).print(table)  # a pipe has no terminal width
 
 
 def _text(number: Number) -> str:

@@ -1,4 +1,4 @@
-"""Parameters of the library as options: ``--set NAME=VALUE``, and error messages that name parameters."""
+"""Parameters as command-line options: ``--set NAME=VALUE``, and error messages that name the option."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def parameters(names: list[str], common: dict[str, Any], settings: list[str]) -> dict[str, dict[str, Any]]:
-    """The parameters of each head from the command line, checked."""
+    """The parameters of each head from the command line, validated."""
     from taer.heads import find_head, make_head
     from taer.heads.params import check_params
 
@@ -44,7 +44,7 @@ def _value(text: str) -> Any:
 
 
 def with_options(message: str) -> str:
-    """A message that names parameters of ``taer.extract`` or ``taer.Extractor``, with options in their place."""
+    """An error message of ``taer.extract`` or ``taer.Extractor`` with options in place of parameters."""
     parameters = (
         r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad|half)=(\w+(?:\.\d+)?)"
     )

@@ -28,16 +28,16 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a head says of one input."""
+    """A head's prediction for one input."""
 
     input: str
     label: Any
-    probabilities: dict[Any, float]  # of all classes in their order, or of the most likely, best first
+    probabilities: dict[Any, float]  # of all classes in the head's order, or of the most likely ones, best first
     novelty: float
-    unknown: bool | None  # None for a head that keeps no threshold
+    unknown: bool | None  # None if the head has no threshold
 
     def novel(self) -> dict[str, Any]:
-        """How novel it is and, for a head that keeps a threshold, whether that is too much."""
+        """The novelty and, if the head has a threshold, whether the sample is above it."""
         return {"novelty": self.novelty} | ({} if self.unknown is None else {"unknown": self.unknown})
 
 
@@ -48,33 +48,35 @@ def predict(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="Images, folders of images, texts, tables of texts (.csv, .parquet), features (the test part of a "
-            "feature file, .npy, a .csv of numbers), or - for stdin. What exists is a file or folder; anything else is a "
-            "text, unless it has a suffix or a slash.",
+            help="Images, folders of images, texts, tables of texts (.csv, .parquet), features (the test samples of a "
+            "feature file, .npy, a .csv of numbers), or - for stdin. An argument that is not an existing file or folder "
+            "is taken as a text, unless it has a suffix or a slash.",
         ),
     ],
     unknown: Annotated[
         str | None,
         typer.Option(
-            help="The answer for an input that is too novel, such as '?'. For heads that keep a threshold "
+            help="Answer for samples above the head's novelty threshold, such as '?'. The head must have one "
             "('taer fit --unknown')."
         ),
     ] = None,
-    top: Annotated[int | None, typer.Option(help="Only the most likely classes, this many.", min=1)] = None,
+    top: Annotated[int | None, typer.Option(help="Print only this many of the most likely classes.", min=1)] = None,
     format: Annotated[
         Format,
-        typer.Option(help="One line of labels per input, or a table or objects with probabilities and novelty."),
+        typer.Option(
+            help="Output format: labels only, or a CSV table or JSON lines with probabilities and novelty."
+        ),
     ] = Format.labels,
     backbone: Annotated[
         str | None,
-        typer.Option(help="What turns images or texts into features. [default: the one the head remembers]"),
+        typer.Option(help="Backbone for images or texts. [default: the one recorded in the head]"),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")
     ] = None,
     text_column: Annotated[str, typer.Option(help="Column of a table with the texts.")] = "text",
 ) -> None:
-    """Print the class of each input; of a feature file with labels, also the accuracy, on stderr."""
+    """Print the predicted class of each input. If the file has labels, also print the accuracy, on stderr."""
     from taer.persist.save import load
 
     head = load(model)
@@ -83,7 +85,7 @@ def predict(
         raise ValueError(f"{model}: keeps no threshold of novelty; 'taer fit --unknown' makes a head that does")
     if unknown in known:
         raise ValueError(f"--unknown {unknown}: that is one of the classes")
-    right: list[bool] = []  # of the samples whose class the head knows
+    right: list[bool] = []  # for samples whose class the head knows
     others = 0
     write = _writer(format, top)
     for samples in Reader(head, backbone, weights, text_column).samples(inputs):
@@ -124,7 +126,7 @@ def _answers(head: Head, samples: Samples, top: int | None, unknown: str | None)
 
 
 def _writer(format: Format, top: int | None) -> Callable[[list[Answer]], None]:
-    """What prints answers as they come."""
+    """A function that prints answers as they arrive."""
     table = csv.writer(sys.stdout, lineterminator="\n")
     is_first = True
 

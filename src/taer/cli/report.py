@@ -1,4 +1,4 @@
-"""``taer report``: results on disk turned into a page, tables and figures."""
+"""``taer report``: write a page, tables and figures from results on disk."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from taer.cli.app import app
 
 @app.command()
 def report(
-    directories: Annotated[list[Path], typer.Argument(help="A folder of results, or two to compare.")],
+    directories: Annotated[list[Path], typer.Argument(help="A folder of results, or two folders to compare.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where the report goes. [default: 'report' in the folder of results]")
+        Path | None, typer.Option(help="Folder of the report. [default: 'report' in the folder of results]")
     ] = None,
 ) -> None:
-    """Turn results into one HTML page, and into Markdown, CSV, LaTeX, SVG and PDF.
+    """Write a report of results: one HTML page, tables, figures.
 
-    The page needs no network. Two folders are compared: taer report A B --out DIR.
+    The page works offline. Tables are also written as Markdown, CSV and LaTeX, figures as SVG and PDF. To compare two
+    folders: taer report A B --out DIR.
     """
     if len(directories) > 2:
         raise ValueError(f"one folder of results, or two to compare; got {len(directories)}")

@@ -34,36 +34,36 @@ def run(
     features: Annotated[
         str | None,
         typer.Argument(
-            help="A feature file, a folder of shards, or the URL of one (s3://…); the embedded default if not given."
+            help="A feature file, a folder of shards, or the URL of one (s3://…). [default: the embedded sketches100]"
         ),
     ] = None,
     methods: Annotated[
         str,
         typer.Option(
-            help="Heads by name, separated by commas, or 'all'; see 'taer methods'. Your own: module:Class."
+            help="Names of heads, separated by commas, or 'all'; see 'taer methods'. module:Class for your own."
         ),
     ] = "bayes,taer,er,finetune,joint",
     tasks: Annotated[
-        int | None, typer.Option(help="Number of tasks; with --first, of those after it. [default: 10]")
+        int | None, typer.Option(help="Number of tasks; with --first, the number after the first. [default: 10]")
     ] = None,
     first: Annotated[int | None, typer.Option(help="Number of classes in the first task.")] = None,
     shots: Annotated[
         int | None,
         typer.Option(
-            help="Training samples per class after the first task, drawn by the seed. [default: all]", min=1
+            help="Training samples per class after the first task, drawn at random. [default: all]", min=1
         ),
     ] = None,
     samples: Annotated[
         Path | None,
         typer.Option(
             help='JSON file with the training samples of each task: {"sessions": {"0": [rows of train.x], "1": …}}. '
-            "It stands in for --tasks, --first, --shots and --order."
+            "Replaces --tasks, --first, --shots and --order."
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over a task.")] = None,
-    memory_size: Annotated[int | None, typer.Option(help="Samples kept from earlier tasks.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of passes over each task.")] = None,
+    memory_size: Annotated[int | None, typer.Option(help="Number of samples of earlier tasks to store.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples of the task in a step.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Batch size for samples of the current task.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,18 +79,20 @@ def run(
             "'1993', 'icarl', or a file of class numbers. [default: torch]"
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Number of runs of each head.", min=1)] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Runs at the same time [default: 1].", min=1)] = None,
+    seeds: Annotated[int, typer.Option(help="Number of runs per head.", min=1)] = 3,
+    jobs: Annotated[int | None, typer.Option(help="Number of parallel runs [default: 1].", min=1)] = None,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
-    out: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is on disk.")] = False,
-    format: Annotated[Format, typer.Option(help="How the summary is printed.")] = Format.table,
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("results"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore results on disk and run again.")] = False,
+    format: Annotated[Format, typer.Option(help="Output format of the summary.")] = Format.table,
 ) -> None:
-    """Stream a feature set to heads, task after task, and compare them.
+    """Compare heads on the same tasks.
 
-    An option not given leaves each head its own default. Results are kept in --out: run again, and only what is
-    missing is run.
+    Each head learns the classes of the feature set, one task after the other.
+
+    Options that are not given keep the default of each head. Finished runs are read from --out, so an interrupted
+    command can be repeated.
     """
     from taer.experiment import Run, summarize
     from taer.features import load_features
@@ -128,7 +130,7 @@ def _streams(
     samples: Path | None,
     seeds: int,
 ) -> list[Stream]:
-    """The stream of each seed."""
+    """One stream per seed."""
     from taer.stream import NAMED_ORDERS, class_stream, read_sessions, sample_stream
 
     if samples is not None:
@@ -160,7 +162,7 @@ def _order_from_file(path: Path) -> list[int]:
 
 
 def run_with_progress(runs: list[Run], out: Path, jobs: int | None, fresh: bool) -> tuple[list[Result], int]:
-    """Results in the order of the runs, and how many came from disk; a bar on stderr meanwhile."""
+    """Results in the order of the runs, and how many came from disk. Shows a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -262,18 +264,18 @@ def _print_summary(
         "last: accuracy on all test samples after the last task; base and new: on those of classes of the first and of "
         "later tasks."
         if few_shot
-        else "A_T: mean over tasks of the accuracy after the last one."
+        else "A_T: mean over tasks of the accuracy after the last task."
     )
     table.caption = (
-        f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ± is the standard deviation over runs. "
-        f"{'Task given: accuracy after the last task among the classes of the own task. ' * guesses}"
-        "Samples and bytes are those of the exemplars, statistics and penalties that are kept besides the columns. "
+        f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ±: standard deviation over runs. "
+        f"{'Task given: accuracy after the last task if the task of each sample is known. ' * guesses}"
+        "Samples, bytes: what a head keeps besides its weights (exemplars, statistics, penalties). "
         f"{source}."
     )
     console, fits = Console(), len(header)
     widths = [max(map(len, column)) + 3 for column in zip(header, *cells, strict=True)]
     while sum(widths[:fits]) >= console.width and fits > 1 + len(metrics):
-        fits -= 1  # what is kept is in the other formats, too; a name cut short would be nowhere
+        fits -= 1  # drop columns, which the other formats have, rather than cut the names of heads
     for i, name in enumerate(header[:fits]):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
     for line in cells:
@@ -283,7 +285,7 @@ def _print_summary(
 
 @app.command()
 def methods() -> None:
-    """List the heads: what each is, what it promises, and its parameters."""
+    """List the heads with their properties and parameters."""
     from taer.heads import HEADS
     from taer.heads.card import GROUPS
 

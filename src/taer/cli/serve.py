@@ -15,36 +15,40 @@ from taer.cli.app import app
 
 @app.command()
 def serve(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where examples and versions are kept.")],
-    model: Annotated[Path | None, typer.Option(help="A saved head as the first version of a new DIR.")] = None,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of examples and versions.")],
+    model: Annotated[Path | None, typer.Option(help="Saved head to start a new DIR with.")] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="What turns images or texts into features; see 'taer backbones'.")
+        str | None, typer.Option(help="Backbone for images or texts; see 'taer backbones'.")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="The head that a new DIR is taught; see 'taer methods'. [default: the recommended one]"),
+        typer.Option(help="Name of the head for a new DIR; see 'taer methods'. [default: bayes]"),
     ] = None,
     relearn: Annotated[
         bool,
         typer.Option(
-            "--relearn", help="Teach all kept examples anew as one version: for another --backbone or --method."
+            "--relearn", help="Learn all stored examples again as one version, with another --backbone or --method."
         ),
     ] = False,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Start from ten animals in sketches, with a backbone to draw to.")
+        bool,
+        typer.Option("--demo", help="Start with ten animals learned from sketches, and a backbone for drawings."),
     ] = False,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on; 0 for any free one.", min=0, max=65535)] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.", min=0, max=65535)] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="TAER_TOKEN",
             help="Token for requests that change something, and for every request when listening on a public "
-            "address. [default: a new one, shown at the start]",
+            "address. [default: a new random token, printed at the start]",
         ),
     ] = None,
 ) -> None:
-    """Put a head behind HTTP: a page to teach it on, predictions, examples, tasks, versions to go back to."""
+    """Serve a head over HTTP, with a web page to teach it.
+
+    Every change is a version that can be rolled back.
+    """
     if demo and (model or method or relearn):
         raise ValueError("--demo brings a head of its own; leave out --model, --method and --relearn")
     if model and relearn:
@@ -60,10 +64,10 @@ def serve(
 
 @app.command()
 def backup(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a service, which may be running.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT.tar", help="The file to write; it must not exist.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a service, which may be running.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.tar", help="File to write; it must not exist.")],
 ) -> None:
-    """Copy the examples and versions of a service, as of one moment, to a tar file."""
+    """Back up a service, which may be running, to a tar file."""
     from taer.serve.backup import back_up
 
     count, missing = back_up(folder, out)

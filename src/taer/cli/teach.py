@@ -14,11 +14,14 @@ _AT_ONCE = 64  # texts in one request
 
 @app.command()
 def teach(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where a service is, such as http://127.0.0.1:8000.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL of a service, such as http://127.0.0.1:8000.")],
     examples: Annotated[Path, typer.Argument(metavar="EXAMPLES.csv", help="A table with columns text and label.")],
     token: Annotated[str, typer.Option(envvar="TAER_TOKEN", help="The token of the service.")],
 ) -> None:
-    """Teach a running service many texts at once: add all examples of a table, then learn them as one task."""
+    """Teach a running service a table of examples.
+
+    All examples of the table are learned as one task.
+    """
     from taer.client import Client, ServiceError
 
     rows = _rows(examples)

@@ -1,4 +1,4 @@
-"""``--engine`` and ``--address``: where the work of a command runs."""
+"""``--engine`` and ``--address``: whether a command runs on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ EngineOption = Annotated[
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        help="HOST:PORT of the Ray cluster. Without it, the cluster of RAY_ADDRESS or the one running on this "
-        "machine is joined; if there is none, one is started on the cores of this machine."
+        help="HOST:PORT of the Ray cluster. [default: the cluster of RAY_ADDRESS, else the one running on this "
+        "machine, else a new one on its cores]"
     ),
 ]
 
 
 @contextmanager
 def where(engine: Engine, address: str | None, jobs: int | None = None) -> Iterator[None]:
-    """Inside, work runs where the options put it; Ray's messages about dying nodes go to stderr."""
+    """Inside, work runs where the options say. Ray's messages about dying nodes go to stderr."""
     if engine is Engine.local:
         if address is not None:
             raise ValueError("--address goes with --engine ray")

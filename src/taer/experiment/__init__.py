@@ -1,4 +1,4 @@
-"""One run of a head over a stream; a grid of runs; results on disk, resumed for free."""
+"""Runs of heads over streams, grids of runs, and their results on disk."""
 
 from taer.experiment.grid import run_grid
 from taer.experiment.results import (

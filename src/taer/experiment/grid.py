@@ -1,4 +1,4 @@
-"""A grid of runs. Only what is missing on disk is run; a killed grid loses only the runs in flight."""
+"""A grid of runs. Runs with results on disk are skipped, so a killed grid loses only its unfinished runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taer.heads import Head, find_head
 from taer.parallel import Shared, end_with, on_cluster
 from taer.stream import Stream
 
-_SMALL = 1 << 30  # bytes of features that are sent to the nodes of a cluster; larger ones are opened there
+_SMALL = 1 << 30  # bytes of features that are sent to the nodes of a cluster; larger files are opened there
 
 
 def run_grid(
@@ -26,11 +26,11 @@ def run_grid(
     fresh: bool = False,
     on_task: Callable[[Run, int, float], None] | None = None,
 ) -> Iterator[tuple[Run, Result, bool]]:
-    """Yield each run with its result as it is found on disk or finished, and whether it came from disk.
+    """Yield each run with its result, and whether the result came from disk, in the order in which they finish.
 
-    Only what is missing in ``out`` is run: in ``jobs`` processes, or as joblib's settings say, which may be on a
-    cluster (:func:`taer.cluster`). ``on_task`` is told of the tasks of a run when they are run one by one. A run
-    that fails does not stop the others; the error at the end says which ones did.
+    Runs without a result in ``out`` are run, in ``jobs`` processes or where joblib's settings say, for example on a
+    cluster (:func:`taer.cluster`). If runs are run one by one, ``on_task`` is called after each task. A run
+    that fails does not stop the others; the error at the end lists the failed runs.
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def run_grid(
 def _outcomes(
     missing: list[Run], jobs: int | None, on_task: Callable[[Run, int, float], None] | None
 ) -> Iterator[tuple[Run, Result | ValueError]]:
-    """What became of each run, in any order."""
+    """The outcome of each run, in any order."""
     from joblib import Parallel, delayed, effective_n_jobs
 
     if not on_cluster() and (effective_n_jobs(jobs) == 1 or len(missing) < 2):
@@ -83,7 +83,7 @@ def _outcomes(
         )
         for number, run in enumerate(missing)
     )
-    # Processes of our own end with this one; those of a cluster are not ours.
+    # Our own processes end with this one; those of a cluster are not ours.
     own: dict[str, Any] = {} if on_cluster() else {"initializer": end_with, "initargs": (os.getpid(),)}
     for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered", **own)(calls):
         yield missing[number], outcome
@@ -97,7 +97,7 @@ def _shared(features: FeatureSet) -> Shared:
 def _numbered(
     number: int, kind: type[Head], features: Shared, protocol: tuple[Any, ...], *rest: Any
 ) -> tuple[int, Result | ValueError]:
-    """The class itself is sent along: to receive it, a process imports its module, which makes its name known there."""
+    """The class is sent with the run: a process that unpickles it imports its module, which registers the head."""
     return number, _attempt(Run(Stream(features.value, *protocol), *rest))
 
 

@@ -1,4 +1,4 @@
-"""Results on disk: one small JSON file per run, written whole, read only if it is what its name says; and their summary."""
+"""Results on disk and their summary. A result is one small JSON file, read only if its name and checksum are right."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import numpy as np
 from taer.files import written_whole
 
 FORMAT = "taer-run/5"
-_IDENTITY = ("format", "features", "tasks", "rows", "method", "params", "source", "seed")  # decide a result
+_IDENTITY = ("format", "features", "tasks", "rows", "method", "params", "source", "seed")  # determine a result
 FEW_SHOT = ("last", "base", "new", "harmonic", "ece_new")  # measured after the last task
 
 
 class Result(TypedDict):
-    """What a run measured, and all that is needed to run it again. Accuracies are fractions."""
+    """The measurements of a run, and everything needed to repeat it. Accuracies are fractions."""
 
     format: str
     features: str  # fingerprint of the feature set
     tasks: list[list[int]]  # classes of each task
-    rows: str | None  # digest of the training samples of each task; None if a task has all of its classes
+    rows: str | None  # digest of the training samples of each task; None if a task has all samples of its classes
     method: str
     params: dict[str, Any]
     source: str  # digest of the head's code
@@ -34,7 +34,7 @@ class Result(TypedDict):
     shots: int | None  # samples per class after the first task, if they were drawn
     samples: list[int]  # training samples of each task
     classes: list[str]  # in order of learning
-    A_T: float  # mean over tasks of the accuracy after the last one
+    A_T: float  # mean over the tasks of their accuracy after the last task
     AIA: float  # mean over phases of the accuracy on all classes so far
     last: float  # accuracy on all test samples after the last task
     base: float  # the same, on those of classes of the first task
@@ -50,10 +50,10 @@ class Result(TypedDict):
     decomposition: list[dict[str, float]]
     ece: list[float]  # calibration error after each task
     novelty_auroc: list[float | None]  # detection of classes not yet learned, after each task but the last
-    # With the most novel test samples of known classes left unanswered: those above the head's own threshold for 5 % of
-    # false alarms or, for a head that keeps none, 5 % of them.
-    coverage: list[float]  # the fraction that is answered, after each task
-    selective_accuracy: list[float]  # the accuracy on these
+    # Measured without the most novel test samples of known classes: those above the head's own threshold for 5 % false
+    # alarms or, if the head has no threshold, the most novel 5 %.
+    coverage: list[float]  # fraction of samples that are answered, after each task
+    selective_accuracy: list[float]  # accuracy on the answered samples
     confusion: list[list[int]]
     seconds: list[float]  # to learn each task
     head_bytes: list[int]
@@ -86,7 +86,7 @@ class Spread(NamedTuple):
 
 
 def file_name(identity: Mapping[str, Any]) -> str:
-    """The name of a result's file: of other runs, and of runs of an edited method, it is another."""
+    """The file name of a result. It differs between runs, and changes when the source of the head changes."""
     return f"{identity['method'].replace(':', '.')}-{_hash({name: identity[name] for name in _IDENTITY})[:20]}.json"
 
 
@@ -95,7 +95,7 @@ def _hash(value: Any) -> str:
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    """Keep a result on disk: the file appears whole or not at all."""
+    """Write a result to disk, atomically."""
     path = folder / file_name(result)
     with written_whole(path) as partial:
         partial.write_text(json.dumps({**result, "sha256": _hash(result)}))
@@ -103,7 +103,7 @@ def write_result(folder: Path, result: Result) -> Path:
 
 
 def read_result(path: Path) -> Result | None:
-    """A stored result; nothing if it is absent, damaged, edited, or the result of another run than its name says."""
+    """A stored result; None if it is missing, damaged, edited, or does not match its file name."""
     try:
         result: Result = json.loads(path.read_text(encoding="utf-8"))
         whole = result.pop("sha256") == _hash(result) and file_name(result) == path.name  # type: ignore[typeddict-item]
@@ -113,7 +113,7 @@ def read_result(path: Path) -> Result | None:
 
 
 def read_results(folder: str | os.PathLike[str]) -> list[Result]:
-    """The results in a directory; of runs that differ only in the source of the head, the newest."""
+    """The results in a directory. Of runs that differ only in the source of the head, only the newest is returned."""
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; expected one where runs have put their results")
@@ -130,7 +130,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
 
 
 def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """One row per method: mean, standard deviation over the runs and values, in percent."""
+    """One row per method: mean, standard deviation and values over the runs, in percent."""
     by_method: dict[str, list[Result]] = {}
     for result in results:
         by_method.setdefault(result["method"], []).append(result)
@@ -154,7 +154,7 @@ def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def _found(values: Iterable[float | None]) -> Iterator[float]:
-    """The values that there are: a stream of one task lacks some."""
+    """The values that are not None: a stream of one task lacks some."""
     return (value for value in values if value is not None)
 
 
@@ -163,11 +163,11 @@ def _percent(fractions: Iterable[float]) -> dict[str, Any]:
 
 
 def task_given(result: Result) -> float:
-    """The accuracy after the last task if a head may only answer with classes of the sample's own task."""
+    """The accuracy after the last task if only classes of the sample's own task may be predicted."""
     return result["decomposition"][-1]["within_task"]
 
 
 def mean_auroc(result: Result) -> float | None:
-    """Mean over the tasks before the last of how well classes not yet learned are told from known ones."""
+    """Mean over the tasks before the last of the AUROC for detecting classes not yet learned."""
     values: Sequence[float] = [value for value in result["novelty_auroc"] if value is not None]
     return float(np.mean(values)) if values else None

@@ -1,4 +1,4 @@
-"""One run of a head over a stream: what it is, what decides its result, and how it is measured."""
+"""One run of a head over a stream, and its measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from taer.threads import one_blas_thread
 
 @dataclass(frozen=True)
 class Run:
-    """A head, its parameters and a seed on a stream: everything that decides a result."""
+    """A head, its parameters and a seed on a stream: everything that determines a result."""
 
     stream: Stream
     method: str
@@ -60,19 +60,19 @@ class Run:
 
 
 def _plain(value: Any) -> Any:
-    """A number of Python's for one of numpy's, which JSON does not know."""
+    """A Python number for a numpy number, which JSON cannot encode."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 @cache
 def source_digest(method: str) -> str:
-    """Hash of the code of a head and its bases, and of all of ours that they use.
+    """Hash of the code of a head, its bases, and all code of this package that they use.
 
-    An edited method therefore never shows the numbers of the method it was before. Comments, docstrings, the layout of
-    a file and the order of definitions do not count.
+    So results of an edited method are never mixed with results from before. Comments, docstrings, formatting and the
+    order of definitions do not count.
     """
     found: dict[str, ModuleType] = {}
-    homes = {cls.__module__ for cls in find_head(method).__mro__ if issubclass(cls, Head)}  # also those of a user
+    homes = {cls.__module__ for cls in find_head(method).__mro__ if issubclass(cls, Head)}  # also those of the user
     waiting = [sys.modules[home] for home in homes]
     while waiting:
         module = waiting.pop()
@@ -99,8 +99,8 @@ def _definitions(source: str) -> list[str]:
 
 
 def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result:
-    """Learn the stream task by task and measure after each; ``on_task`` is told the task and its accuracy."""
-    with one_blas_thread(), warnings.catch_warnings():  # one thread: the same bits whatever the number of workers
+    """Learn the stream task by task and measure after each; ``on_task`` is called with the task and its accuracy."""
+    with one_blas_thread(), warnings.catch_warnings():  # one thread: the same bits for any number of workers
         warnings.simplefilter("ignore", FewSamplesWarning)  # few samples were asked for
         return _execute(run, on_task)
 
@@ -108,20 +108,20 @@ def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Re
 def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     head, features, order = run.head(), run.stream.features, np.array(run.stream.order)
     task_of_all = np.repeat(np.arange(len(run.stream)), [len(task) for task in run.stream.tasks])
-    place = np.full(len(features.classes), len(order))  # classes are renumbered in the order of learning
+    place = np.full(len(features.classes), len(order))  # classes are renumbered in order of learning
     place[order] = np.arange(len(order))
     y_test = place[np.asarray(features.test_y)]
-    tested = np.argsort(y_test, kind="stable")[: (y_test < len(order)).sum()]  # without classes that never come
+    tested = np.argsort(y_test, kind="stable")[: (y_test < len(order)).sum()]  # without classes that never arrive
     X_test, y_test = select(features.test_x, tested), y_test[tested]
     if len(untested := np.setdiff1d(task_of_all, task_of_all[y_test])):
         raise ValueError(f"task {untested[0] + 1} has no test samples, so there is no accuracy of it")
     rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
     head_bytes: list[int] = []
     samples: list[int] = []
-    errors: list[float] = []  # of calibration
-    detection: list[float | None] = []  # of classes not yet learned
+    errors: list[float] = []  # calibration errors
+    detection: list[float | None] = []  # AUROC for classes not yet learned
     answered: list[metrics.Rejection] = []
-    scores = np.empty((len(y_test), 0), np.float32)  # of all test samples, columns in the order of learning
+    scores = np.empty((len(y_test), 0), np.float32)  # of all test samples, columns in order of learning
     for t, task in enumerate(run.stream):
         replayed = getattr(head, "memory_", None)
         started = time.perf_counter()
@@ -197,13 +197,13 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
 
 
 def _kept_bytes(head: Head) -> int:
-    """Bytes of what a head keeps besides the columns that answer: exemplars, statistics, penalties."""
+    """Bytes that a head keeps besides its columns: exemplars, statistics, penalties."""
     columns = {"classes_", "numbers_", *(("columns_", "offsets_") if head.card.linear else ())}
     return sum(getattr(value, "nbytes", 0) for name, value in head.state().items() if name not in columns)
 
 
 def _score_tests(head: Head, X: np.ndarray | Rows, before: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Scores of all test samples, classes in the order of learning; where old ones never change, only new ones."""
+    """Scores of all test samples, classes in order of learning; if old scores never change, only new ones are computed."""
     wanted = order[before.shape[1] :] if head.card.frozen else order
     parts = row_chunks(X, width=max(X.shape[1], len(wanted)))
     added = np.concatenate([head.scores(X[rows], wanted) for rows in parts])

@@ -1,4 +1,4 @@
-"""Where frozen features come from and how they are kept."""
+"""Feature sets: extracting, reading and writing frozen features."""
 
 from taer.features.arrays import features_from_arrays
 from taer.features.readers import load_features, save_features

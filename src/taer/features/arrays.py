@@ -1,4 +1,4 @@
-"""Feature sets from what users already have: arrays, ``.npz``, ``.npy``, Parquet with embeddings."""
+"""Feature sets from arrays and common formats: ``.npz``, ``.npy``, Parquet with embeddings."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def features_from_arrays(
     backbone: str = "unknown",
     licence: str = "unknown",
 ) -> FeatureSet:
-    """A feature set from arrays, written to the feature file ``out`` if one is named.
+    """Make a feature set from arrays, and write it to the feature file ``out`` if given.
 
-    Labels may be names or numbers; in sorted order they become the names of the classes.
+    Labels may be names or numbers. The sorted labels become the names of the classes.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def read_npz(path: Path) -> FeatureSet:
             if missing := [key for key in _NAMES if key not in file]:
                 raise ValueError(f"{path}: lacks {', '.join(missing)}")
             arrays = [file[key] for key in _NAMES]
-    except Exception as error:  # numpy and zipfile have their own families for damaged archives
+    except Exception as error:  # numpy and zipfile raise many types for damaged archives
         if str(path) in str(error):
             raise
         raise ValueError(f"{path}: not a readable .npz file, or truncated ({error})") from None
@@ -92,11 +92,11 @@ def read_npy(path: Path) -> FeatureSet:
 
 
 def read_parquet(path: Path) -> FeatureSet:
-    """Columns ``embedding`` (lists of one length), ``label``, and ``split`` that says train or test."""
+    """Columns ``embedding`` (lists of equal length), ``label``, and ``split`` (``train`` or ``test``)."""
     parquet = require("pyarrow.parquet", "text")
     try:
         file = parquet.ParquetFile(path)
-    except Exception as error:  # pyarrow's own family
+    except Exception as error:  # pyarrow has many error types
         raise ValueError(f"{path}: not a readable Parquet file ({error})") from None
     wanted = ("embedding", "label", "split")
     if missing := [name for name in wanted if name not in file.schema_arrow.names]:

@@ -1,4 +1,4 @@
-"""The backbone runs once per item, ever: extraction in chunks that survive whatever stops it."""
+"""Extraction of features, in chunks. A finished chunk is on disk, so an interrupted extraction can be resumed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from taer.files import written_whole
 from taer.parallel import Shared, device_share, on_cluster, sharing
 from taer.threads import cores
 
-CHUNK = 256  # items in a file of finished work: what a kill can cost
-_AHEAD = 4  # batches decoded before they are needed; more would only fill the memory
+CHUNK = 256  # items per file of finished work; a kill loses at most these
+_AHEAD = 4  # batches decoded in advance; more would only take memory
 
 Progress = Callable[[int, int], None]
 
@@ -52,19 +52,19 @@ def extract(
     half: bool = False,
     progress: Progress | None = None,
 ) -> FeatureSet:
-    """Run a frozen backbone over a data set, once, and keep its features in one file.
+    """Run a frozen backbone over a data set once and store its features in one file.
 
-    Finished chunks lie in ``OUT.parts`` until the file is whole: stopped in any way, the same call goes on
-    where it was, and the file is the same bit for bit. When ``out`` already holds these features nothing is
-    computed. Inside :func:`taer.cluster` the chunks are spread over the cluster's GPUs, or its nodes, and come back in
-    any order; the file is the same.
+    Finished chunks are in ``OUT.parts`` until the file is complete. If the call is interrupted, the same call
+    continues where it stopped, and the file is bit-identical. If ``out`` already has these features, nothing is
+    computed. Inside :func:`taer.cluster` the chunks are computed on the cluster's GPUs, or on its nodes if there are
+    none, with the same result.
 
     Parameters
     ----------
     source
         ``cifar100``, ``cub200``, ``core50``; a folder of images (``train/CLASS/*`` and ``test/CLASS/*``, or
         ``CLASS/*`` with a ``test_fraction``); a ``.csv`` or ``.parquet`` table of texts; ``hf:owner/name``. A folder
-        with images but no subfolders, or a table without a column ``label``, has no labels: its features are for
+        of images without subfolders, or a table without a column ``label``, gives unlabeled features, for
         predicting.
     backbone
         A name that ``taer backbones`` lists; ``hf:owner/model`` or ``hf:path/to/folder``; a ``.onnx`` file.
@@ -79,12 +79,12 @@ def extract(
     text_column, label_column, split_column
         Columns of a table; ``text`` and ``label`` unless given.
     skip_bad
-        Leave out items that cannot be read, instead of stopping; the file's header says how many.
+        Skip items that cannot be read, instead of stopping. The file's header has their number.
     half
-        Compute in half precision (float16), on a GPU: about twice as fast on many, and other last digits, so the
-        file's header says so.
+        Compute in half precision (float16), on a GPU. The last digits of the features differ, so the file's header
+        records it.
     progress
-        Called as ``progress(done, total)`` while it goes on.
+        Called as ``progress(done, total)`` during the extraction.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def extract(
 
 
 def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
-    """Raise unless the file holds what was asked for: hours of work are never overwritten."""
+    """Raise unless the file has the requested features: hours of work must never be overwritten."""
     meta = read_header(out)
     if meta.get("extraction") != fingerprint:
         raise ValueError(
@@ -149,7 +149,7 @@ def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
         )
 
 
-Chunk = tuple[str, range]  # a part, and the rows of it
+Chunk = tuple[str, range]  # a part and some of its rows
 
 
 class Encoded(NamedTuple):
@@ -162,7 +162,7 @@ class Encoded(NamedTuple):
 
 @dataclass
 class _Job:
-    """What is finished is in the folder, one file per chunk."""
+    """One extraction. Finished chunks are in the folder, one file per chunk."""
 
     data: Source
     folder: Path
@@ -198,7 +198,7 @@ class _Job:
             _write_chunk(self.path(*chunk), features, rows)
 
     def _finished(self, name: str, rows: range) -> bool:
-        """Whether a chunk is there and whole; one that lacks bad items counts only when they may be left out."""
+        """Whether a chunk is on disk and complete. A chunk without its bad items counts only with ``skip_bad``."""
         path = self.path(name, rows)
         if not path.exists() or not zipfile.is_zipfile(path):
             return False
@@ -245,7 +245,7 @@ class _Job:
 
 
 class _Here:
-    """The encoder in this process, with the items of the next batches being read meanwhile."""
+    """Runs the encoder in this process, while threads read the items of the next batches."""
 
     def __init__(self, data: Source, model: Backbone, skip_bad: bool, half: bool) -> None:
         self._parts, self._prepare, self._skip_bad = (
@@ -257,7 +257,7 @@ class _Here:
         self.engine = self._encoder.engine
 
     def encoded(self, chunks: Sequence[Chunk], tell: Callable[[int], None]) -> Iterator[Encoded]:
-        """Chunk by chunk; ``tell`` hears of each batch."""
+        """Yield chunk by chunk; ``tell`` is called after each batch."""
         size, in_flight = self._encoder.batch_size, self._encoder.in_flight
         batches = [
             [(name, rows[start : start + size]) for start in range(0, len(rows), size)] for name, rows in chunks
@@ -284,7 +284,7 @@ class _Here:
             return _Unreadable(reason(error), isinstance(error, FileNotFoundError))
 
     def _good(self, part: str, rows: range, items: Iterator[Any]) -> list[tuple[int, Any]]:
-        """Those of the next items that could be read, with their rows."""
+        """The items of the next batch that could be read, with their rows."""
         batch = zip(rows, items, strict=False)
         return [(row, item) for row, item in batch if self._is_good(self._parts[part], row, item)]
 
@@ -297,7 +297,7 @@ class _Here:
     def _is_good(self, part: Part, row: int, item: Any) -> bool:
         if not isinstance(item, _Unreadable):
             return True
-        if item.is_missing:  # not damaged data: another machine, or a disk that is gone
+        if item.is_missing:  # not damaged data, but another machine or a missing disk
             raise ValueError(f"{part.where(row)}: {item.why}; the data must lie on a path that every worker sees")
         if self._skip_bad:
             return False
@@ -308,7 +308,7 @@ class _Here:
 
 
 class _OnCluster:
-    """One worker per GPU, or per node where there is none, each with an encoder of its own."""
+    """Runs one encoder per GPU, or per node if there are no GPUs."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class _OnCluster:
             tell(len(encoded.chunk[1]))
 
 
-_loaded: dict[str, Any] = {}  # of a worker's process: the one encoder it works with
+_loaded: dict[str, Any] = {}  # the encoder of this worker process
 
 
 def _worker(order: Shared) -> _Here:
@@ -373,7 +373,7 @@ class _Unreadable:
 
 
 def _in_order(calls: Iterable[Callable[[], Any]], threads: int, ahead: int) -> Generator[Any]:
-    """What the calls return, in their order; so many threads work on those ahead of the one that is waited for."""
+    """The results of the calls, in order. Threads run the next calls while the caller waits for the current one."""
     pool = ThreadPoolExecutor(threads)
     todo = iter(calls)
     try:
@@ -391,7 +391,7 @@ def _concatenated(blocks: Sequence[np.ndarray | None]) -> np.ndarray:
 
 
 def _write_chunk(path: Path, features: np.ndarray, rows: np.ndarray) -> None:
-    """A chunk appears whole or not at all, also when several processes do the same work."""
+    """Write a chunk atomically, even if several processes compute the same chunk."""
     with written_whole(path, sync=True) as partial, partial.open("wb") as file:
         np.savez(file, features=features, rows=rows)
 

@@ -19,9 +19,9 @@ from taer.origin import Origin
 
 
 class Extractor(TransformerMixin, BaseEstimator):
-    """Turns texts or images into features. There is nothing to fit.
+    """Turns texts or images into features with a frozen backbone. There is nothing to fit.
 
-    The model is loaded when it is first needed. Copies share it, so cross-validation loads it once.
+    The model is loaded when it is first needed. Clones share it, so cross-validation loads it once.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Extractor(TransformerMixin, BaseEstimator):
         return self._find().origin
 
     def fit(self, X: Sequence[Any] | None = None, y: Any = None) -> Self:
-        """Nothing to fit; finds the backbone, so that a wrong name shows here."""
+        """Fit nothing, but find the backbone, so that a wrong name raises here."""
         self._find()
         return self
 

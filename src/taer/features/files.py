@@ -3,10 +3,10 @@
 The project's own format is one ``.safetensors`` file with the tensors ``train.x`` (n × d, floating),
 ``train.y`` (int64), ``test.x``, ``test.y`` and a header of strings: ``format`` = ``taer-features/1``,
 ``dataset``, ``backbone``, ``classes`` (a JSON list of names), and where the features came from
-(``preprocess``, ``weights``, ``created``, ``licence``). A tensor ``inputs`` (JSON in bytes) may say which image or row of
-a table each sample was. A file without labels has no classes, no training samples, and -1 for every label. Files are
-memory-mapped and never execute anything. A folder of such files is one feature set in shards, in the order of their
-names; see :mod:`taer.features.shards`.
+(``preprocess``, ``weights``, ``created``, ``licence``). A tensor ``inputs`` (JSON in bytes) may name the image or the row
+of a table of each sample. A file without labels has no classes, no training samples, and -1 for every label. Files are
+memory-mapped, and reading one never executes code. A folder of such files is one feature set in shards, sorted by
+name; see :mod:`taer.features.shards`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INPUTS = "inputs"
 
 
 def save_feature_file(features: FeatureSet, path: Path) -> None:
-    """Write a feature set to one file, which appears whole or not at all."""
+    """Write a feature set to one file, atomically."""
     if path.suffix != ".safetensors":
         raise ValueError(f"{path}: a feature file is written as .safetensors")
     if not path.parent.is_dir():
@@ -56,9 +56,9 @@ Tensor = tuple[tuple[int, ...], np.dtype[Any], Iterable[np.ndarray]]
 def write_feature_file(
     path: Path, meta: Mapping[str, str], classes: Sequence[str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Write a feature file from pieces, so that it may be larger than the memory; it appears whole or not.
+    """Write a feature file in pieces, so that it may be larger than memory; the write is atomic.
 
-    A tensor is its shape, its type and its rows in order. The layout is that of safetensors: the length of
+    A tensor is given by its shape, its type and its rows in order. The layout is that of safetensors: the length of
     the header, the header in JSON, the bytes of the tensors.
     """
     codes = {np.dtype(kind): code for code, kind in _DTYPES.items()} | {np.dtype(np.uint8): "U8"}
@@ -84,7 +84,7 @@ def write_feature_file(
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The strings of a feature file's header, without looking at its tensors."""
+    """The strings in a feature file's header; the tensors are not read."""
     with open_safetensors(local_path(str(path)), f"{path}: not a feature file, or truncated") as file:
         meta, names = dict(file.metadata() or {}), set(file.keys())
     if meta.get("format") != FORMAT:
@@ -101,7 +101,7 @@ def inputs_tensor(inputs: Mapping[str, Sequence[str]]) -> dict[str, Tensor]:
 
 
 def read_inputs(path: str | os.PathLike[str], part: str, count: int) -> list[str]:
-    """What the samples of a part were: images or rows of a table; else the name of the file and the number of the row."""
+    """The image or table row of each sample of a part; if not recorded, the name of the file and the row number."""
     if os.path.isfile(path) and str(path).endswith(".safetensors"):
         with open_safetensors(path, f"{path}: not a feature file, or truncated") as file:
             content = file.get_tensor(_INPUTS).tobytes() if _INPUTS in file.keys() else b"{}"  # noqa: SIM118
@@ -128,7 +128,7 @@ def read_feature_file(path: str) -> FeatureSet:
 
 
 def split_header(path: str, meta: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The names of the classes, and what else a header says."""
+    """The class names in a header, and its other entries."""
     try:
         classes = json.loads(meta["classes"])
     except (KeyError, ValueError, RecursionError):
@@ -140,7 +140,7 @@ def split_header(path: str, meta: Mapping[str, str]) -> tuple[tuple[str, ...], d
 
 def mapped_tensors(path: str) -> list[np.ndarray]:
     """The four tensors as read-only views of the file; safetensors' own reader copies them into memory."""
-    place = path if is_url(path) else os.path.abspath(path)  # other processes may be elsewhere
+    place = path if is_url(path) else os.path.abspath(path)  # other processes may have another working directory
     with open(local_path(place), "rb") as file:
         header_size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(header_size))

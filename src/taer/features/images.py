@@ -1,4 +1,4 @@
-"""The one way from the bytes of an image file to pixels, for ``taer extract`` and for the service."""
+"""Decoding of image files, for ``taer extract`` and for the service."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from taer.extras import require
 
-# Part of what a backbone says of its preprocessing: raise it whenever the same file gives other pixels.
+# Part of a backbone's preprocessing. Increase it whenever the same file is decoded to other pixels.
 DECODER = "decode 2"
-# Without a list Pillow tries all it knows, and hands PostScript to Ghostscript, a program of its own.
+# Without a list Pillow tries every format, and runs Ghostscript on PostScript files.
 FORMATS = {
     "PNG": "PNG",
     "JPEG": "JPEG",
@@ -23,9 +23,9 @@ FORMATS = {
 
 
 def decode_image(data: bytes) -> Any:
-    """An RGB ``PIL.Image``: upright as its EXIF data say, the first frame, and white where it is transparent.
+    """Decode an image to an RGB ``PIL.Image``: first frame, EXIF orientation applied, transparency on white.
 
-    Read to the end, so that a file that was cut shows here.
+    The whole file is read, so that a truncated file raises here.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def decode_image(data: bytes) -> Any:
 
 
 def open_image(data: bytes, formats: Sequence[str] = tuple(FORMATS)) -> Any:
-    """A ``PIL.Image`` whose size is known and whose pixels were not read yet."""
+    """Open a ``PIL.Image`` without reading its pixels."""
     pillow = require("PIL.Image", "images")
     try:
         return pillow.open(io.BytesIO(data), formats=formats)
@@ -49,7 +49,7 @@ def open_image(data: bytes, formats: Sequence[str] = tuple(FORMATS)) -> Any:
 
 
 def to_rgb(image: Any) -> Any:
-    """Upright as its EXIF data say, and white where it is transparent."""
+    """Apply the EXIF orientation, and put transparent images on white."""
     pillow, ops = require("PIL.Image", "images"), require("PIL.ImageOps", "images")
     upright = ops.exif_transpose(image)
     if upright.has_transparency_data:

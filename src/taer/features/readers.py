@@ -19,7 +19,7 @@ def load_features(path: str | os.PathLike[str] | None = None, *, labeled: bool =
     X_test, y_test``; a folder has them as ``.npy`` files. A ``.parquet`` file has the columns ``embedding``,
     ``label`` and ``split`` (train or test). In all three the labels may be names. A folder of ``.safetensors``
     files is one set in shards. A URL that fsspec can open (``s3://…``) is copied to a local cache first.
-    With ``labeled=False`` a set without labels is read, too, as ``taer extract`` makes it of unlabelled data.
+    With ``labeled=False``, sets without labels are allowed; ``taer extract`` writes them for unlabeled data.
 
     Examples
     --------
@@ -57,9 +57,9 @@ def _read(path: str | os.PathLike[str] | None) -> FeatureSet:
 
 
 def save_features(features: FeatureSet, path: str | os.PathLike[str], *, shard_rows: int | None = None) -> None:
-    """Write a feature set in the project's format; the file appears whole or not at all.
+    """Write a feature set in the project's format, atomically.
 
-    With ``shard_rows``, ``path`` is a folder of shards with at most so many rows each.
+    With ``shard_rows``, ``path`` is a folder of shards with at most that many rows each.
 
     Examples
     --------

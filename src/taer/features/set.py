@@ -18,8 +18,8 @@ from taer.rows import Rows, row_chunks
 class FeatureSet:
     """Training and test features of a data set, with labels ``0 … len(classes) - 1``.
 
-    The features are arrays, memory-mapped ones, or :class:`~taer.rows.Rows`, of which only what is indexed is read. A set
-    without labels has no classes and no training samples; its samples are the test part, with -1 for every label.
+    The features are arrays, memory-mapped arrays, or :class:`~taer.rows.Rows`, which read only the rows that are indexed.
+    A set without labels has no classes and no training samples; its samples are the test part, with -1 for every label.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class FeatureSet:
 
     @property
     def origin(self) -> Origin | None:
-        """The backbone that the features come from; None if nobody said."""
+        """The backbone of the features; None if it is not recorded."""
         return Origin.of(self.meta)
 
     @property

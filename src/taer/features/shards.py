@@ -1,4 +1,4 @@
-"""A feature set larger than a file should be: a folder of feature files, read as one and never as a whole."""
+"""Feature sets in shards: a folder of feature files, read as one set, and never loaded as a whole."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from taer.storage import files_in
 
 
 def find_shards(folder: str) -> list[str]:
-    """The feature files of a folder, in the order of their names."""
+    """The feature files in a folder, sorted by name."""
     return files_in(folder, ".safetensors")
 
 
 def read_shards(folder: str, paths: list[str]) -> FeatureSet:
-    """One feature set of all shards; a shard may have no training or no test samples, but not another set of classes."""
+    """One feature set from all shards. A shard may lack training or test samples, but all must have the same classes."""
     headers = [read_header(path) for path in paths]
     tensors = [mapped_tensors(path) for path in paths]
     (train_x, *_), first = tensors[0], headers[0]
@@ -47,7 +47,7 @@ def read_shards(folder: str, paths: list[str]) -> FeatureSet:
 
 
 def save_shards(features: FeatureSet, folder: Path, shard_rows: int) -> None:
-    """Write the training rows, then the test rows, in files of at most ``shard_rows``; the folder appears whole."""
+    """Write the training rows, then the test rows, in files of at most ``shard_rows``; the folder is written atomically."""
     if shard_rows < 1:
         raise ValueError(f"a shard needs at least one row, got {shard_rows}")
     if folder.exists():

@@ -1,4 +1,4 @@
-"""What every head shares: classes that grow, checked input, calls that succeed or change nothing."""
+"""The base class of all heads: classes that grow, validated input, and calls that succeed or change nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from taer.heads.few import warn_of_few
 from taer.heads.fitted import FLOATS, Fitted, Sizes, array, check_declared, count, declared, number, value_of, word
 from taer.heads.params import check_params, documented, param
 from taer.heads.registry import register
-from taer.heads.task import Learned as Learned  # which methods import from here
+from taer.heads.task import Learned as Learned  # methods import it from here
 from taer.heads.task import Task as Task
 from taer.heads.unknowns import class_thresholds
 from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
@@ -36,46 +36,44 @@ class Head(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier whose set of classes grows: one call of ``partial_fit`` is one task.
 
     A subclass implements ``_learn(task)``. Its scores are ``columns_ @ embedding_(x) + offsets_``, with one column (weight
-    vector) per class, unless it has a ``_scores`` of its own. Inside, classes are numbered in order of arrival: arrays
-    with one row per class only ever get longer. The public methods sort them once, as ``classes_``.
+    vector) per class, unless it overrides ``_scores``. Internally, classes are numbered in order of arrival, so arrays
+    with one row per class only grow. The public methods return them sorted, as ``classes_``.
     """
 
     random_state: int | np.random.Generator | np.random.RandomState | None = param(
-        None, "seed of everything random; None for another one each time"
+        None, "random seed or generator; None for a new seed each time"
     )
 
     if TYPE_CHECKING:  # fitted, not parameters
-        embedding_: Any = field(init=False)  # the fixed map of the features
+        embedding_: Any = field(init=False)  # the fixed embedding of the features
         columns_: np.ndarray = field(init=False)
         offsets_: np.ndarray = field(init=False)
         statistics_: Any = field(init=False)
 
     name: ClassVar[str] = ""
     card: ClassVar[Card]
-    # Fitted attributes and what they look like. A subclass names only its own.
+    # Fitted attributes. A subclass declares only its own.
     fitted: ClassVar[dict[str, Fitted]] = {
         "n_features_in_": count(help="number of features"),
         "feature_names_in_": value_of(
             np.ndarray, optional=True, help="names of the features, if the first task was a data frame"
         ),
         "classes_": value_of(np.ndarray, help="labels seen so far, sorted"),
-        "numbers_": value_of(np.ndarray, help="place in order of arrival of each class of ``classes_``, from 0"),
+        "numbers_": value_of(np.ndarray, help="number of each class of ``classes_`` in order of arrival, from 0"),
         "learning_order_": value_of(
             list,
             help="pairs ``(label, task)`` in order of arrival: each class and the task, from 1, in which it was first seen",
         ),
         "n_tasks_": count(help="number of tasks learned so far"),
-        "dtype_": word(*FLOATS, help="type of the scores, by the features of the first task"),
-        "rng_": value_of(np.random.Generator, help="where everything random comes from"),
+        "dtype_": word(*FLOATS, help="type of the scores, from the type of the features of the first task"),
+        "rng_": value_of(np.random.Generator, help="random generator"),
         "feature_origin_": value_of(
             Origin,
             optional=True,
-            help="backbone, weights and preprocessing that the features come from, if a feature file or a pipeline said so",
+            help="backbone, weights and preprocessing of the features, if recorded by a feature file or a pipeline",
         ),
-        "threshold_": number(
-            optional=True, help="the novelty above which a sample is unknown, if one was asked for"
-        ),
-        "class_thresholds_": class_thresholds(help="the same by label, for classes with one of their own"),
+        "threshold_": number(optional=True, help="the novelty above which a sample is unknown, if it was fitted"),
+        "class_thresholds_": class_thresholds(help="the same by label, for classes with their own threshold"),
         "misfits_": array(
             "calibration",
             types=("float64",),
@@ -84,16 +82,18 @@ class Head(ClassifierMixin, BaseEstimator):
         ),
     }
     own_novelty: ClassVar[bool] = (
-        False  # whether it keeps how novel its samples looked: no held-out ones are needed
+        False  # whether it stores the novelty of its own samples, so that no held-out ones are needed
     )
-    weighs: ClassVar[bool] = False  # whether ``_learn`` reads the weights of a task; if not, samples are repeated
-    class_arrays: ClassVar[tuple[str, ...]] = ()  # the names of those with one row per class, in order of arrival
+    weighs: ClassVar[bool] = False  # whether ``_learn`` uses the weights of a task; otherwise samples are repeated
+    class_arrays: ClassVar[
+        tuple[str, ...]
+    ] = ()  # names of the attributes with one row per class, in order of arrival
 
     def __init_subclass__(cls, name: str = "", card: Card | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclass(kw_only=True, eq=False, repr=False)(cls)
         cls.class_arrays = tuple(name for name, item in declared(cls).items() if item.per_class)
-        if card is not None or hasattr(cls, "card"):  # a base's promises are inherited, its place is not
+        if card is not None or hasattr(cls, "card"):  # the card of a base is inherited, its registration is not
             cls.card = card or replace(cls.card, group="own")
         cls.__doc__ = documented(cls)
         if name:
@@ -126,17 +126,16 @@ class Head(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Features of the current task. Anything with ``shape``, ``dtype`` and row indexing will do; a
+            Features of the current task. Any object with ``shape``, ``dtype`` and row indexing is accepted; a
             memory-mapped array is read in batches.
         y : array of shape (n_samples,)
-            Labels, new ones or known ones. A class that was known before is current again: its scores may
-            change, those of classes without samples here are treated as old.
+            Labels of new or known classes. The scores of known classes with samples in ``y`` may change; classes
+            without samples in ``y`` are treated as old.
         classes : array, optional
             Accepted as in scikit-learn and checked to contain ``y``; it is not needed.
         sample_weight : array of shape (n_samples,), optional
-            How often each sample counts: 2 is the sample twice, 0 leaves it out. Heads that are solved from statistics
-            take any weights. Others see a sample as often as its weight says; what is left of a weight after the whole
-            number is the probability of once more.
+            A weight of 2 counts a sample twice, 0 leaves it out. Closed-form heads use any weight exactly. Others
+            repeat samples; the fractional part of a weight is the probability of one more repetition.
         """
         return self._change(lambda head: head._learn_task(X, y, classes, sample_weight))
 
@@ -172,20 +171,20 @@ class Head(ClassifierMixin, BaseEstimator):
             warn_of_few(self.name, arriving, self._class_counts())
 
     def _class_counts(self) -> np.ndarray:
-        """Samples learned of each class, in order of arrival; of a head that collapses with few of them."""
+        """Number of samples learned per class, in order of arrival, for the warning about few samples."""
         counts: np.ndarray = self.statistics_.counts
         return counts
 
     def _set_labels(self, labels: np.ndarray) -> None:
-        """Labels in order of arrival."""
+        """Set the labels, given in order of arrival."""
         self.numbers_ = np.argsort(labels, kind="stable")  # of each class of classes_
         self.classes_: np.ndarray = labels[self.numbers_]
 
     def _change(self, change: Callable[[Self], None]) -> Self:
-        """Make a change to a copy and take it over at once.
+        """Change a copy of the head, then replace the state in one assignment.
 
-        A call that fails changes nothing, and a prediction in another thread sees the head before it or after it. Learned
-        on one thread of BLAS, a head is the same bits whatever the number of cores.
+        So a call that fails changes nothing, and a prediction in another thread sees the head before or after the change.
+        One BLAS thread is used, so that the head has the same bits on any number of cores.
         """
         changed = self._snapshot()
         if hasattr(self, "rng_"):
@@ -202,19 +201,19 @@ class Head(ClassifierMixin, BaseEstimator):
         return copy
 
     def _learn(self, task: Task) -> None:
-        """Learn one task. Fitted arrays are replaced, never written into: others may still hold them."""
+        """Learn one task. Fitted arrays are replaced, never changed in place, because others may still use them."""
         raise NotImplementedError
 
     def check_origin(self, origin: Origin | None) -> None:
-        """Raise a ValueError for features of another backbone than the head has learned, as far as both are known."""
+        """Raise ValueError for features of another backbone than those the head has learned, if both are known."""
         known = getattr(self, "feature_origin_", None)
         if known is not None and origin is not None and (difference := origin.difference(known)):
             raise ValueError(f"features of another backbone than the head has learned: {difference}")
 
-    # Answering
+    # Predicting
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        """Scores of a few checked rows for some classes, by number, or for all in order of arrival."""
+        """Scores of some validated rows for some classes, by number, or for all in order of arrival."""
         wanted = slice(None) if classes is None else classes
         scores = exact.products(self.embedding_(X), self.columns_[wanted]) + self.offsets_[wanted]
         return scores.astype(self.dtype_)
@@ -222,8 +221,8 @@ class Head(ClassifierMixin, BaseEstimator):
     def scores(self, X: ArrayLike, classes: ArrayLike | None = None) -> np.ndarray:
         """Scores, one column per class of ``classes_``, or per class of ``classes``.
 
-        As ``decision_function``, but two-dimensional for two classes, too. In heads whose old scores never move, an
-        entry depends on its sample and its class alone, bit for bit.
+        Like ``decision_function``, but always two-dimensional. In heads whose old scores never move, an entry depends
+        only on its sample and its class, bit for bit.
         """
         head, rows = self._checked(X)
         if classes is None:
@@ -243,8 +242,8 @@ class Head(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike, *, priors: Mapping[Any, float] | None = None) -> np.ndarray:
         """Probabilities over the classes seen so far, one column per class of ``classes_``.
 
-        ``priors`` are the frequencies of all classes where the head is used, by label, in any unit. Without them, all
-        classes are taken to be equally frequent there.
+        ``priors`` are the frequencies of all classes where the head is used, by label, in any unit. By default all
+        classes are equally frequent.
         """
         head, rows = self._checked(X)
         parts = head._in_parts(rows, lambda part: head.probabilities(head._sorted_scores(part)))
@@ -257,7 +256,7 @@ class Head(ClassifierMixin, BaseEstimator):
         return (weighted / weighted.sum(axis=1, keepdims=True)).astype(found.dtype)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """The probabilities that belong to rows of scores."""
+        """Probabilities from rows of scores."""
         found: np.ndarray = softmax(scores, axis=-1)
         return found
 
@@ -271,9 +270,9 @@ class Head(ClassifierMixin, BaseEstimator):
     ) -> np.ndarray:
         """The class with the highest score; with ``priors``, the one with the highest probability.
 
-        ``unknown`` is the answer where :meth:`novelty` is above ``threshold`` or, if none is given, above the threshold
-        that :meth:`novelty_threshold` has kept. If it is of another kind than the labels (``"?"`` among integers), the
-        answers are an array of objects.
+        ``unknown`` is the answer for samples whose :meth:`novelty` is above ``threshold`` or, if not given, above the
+        threshold stored by :meth:`novelty_threshold`. If its type differs from that of the labels (``"?"`` among
+        integers), the answers are an object array.
         """
         if unknown is None and threshold is not None:
             raise ValueError("threshold needs unknown: what to answer above it")
@@ -291,11 +290,11 @@ class Head(ClassifierMixin, BaseEstimator):
         return unknowns.marked(labels, unknown, head.novelty(rows) > limits)
 
     def _best(self, X: np.ndarray) -> np.ndarray:
-        """The number of the class with the highest score, of a few rows; the first of ``classes_`` among equals."""
+        """The number of the class with the highest score for some rows; on ties, the first in ``classes_``."""
         return self.numbers_[self._scores(X)[:, self.numbers_].argmax(axis=1)]
 
     def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """The answers of :meth:`predict` and :meth:`predict_proba` from one pass over ``X``, by one state of the head."""
+        """The results of :meth:`predict` and :meth:`predict_proba` from one pass over ``X`` and one state of the head."""
         head, rows = self._checked(X)
 
         def answer(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -306,15 +305,15 @@ class Head(ClassifierMixin, BaseEstimator):
         return head.classes_[best], probabilities
 
     def novelty(self, X: ArrayLike) -> np.ndarray:
-        """How little a sample looks like any known class; only the order of the values means anything.
+        """How little a sample looks like any known class; only the order of the values has a meaning.
 
-        The entropy of the probabilities. Heads that keep a covariance add how far the sample is from all classes.
+        It is the entropy of the probabilities. Heads with a covariance add a distance to the classes.
         """
         head, rows = self._checked(X)
         return np.concatenate(head._in_parts(rows, lambda part: head._novelty(part, head._sorted_scores(part))))
 
     def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
-        """:meth:`novelty` of samples whose scores are known, the columns in any order."""
+        """:meth:`novelty` of samples with known scores, with columns in any order."""
         head, rows = self._checked(X)
         parts = _scored(rows, scores.shape[1])
         with one_blas_thread():
@@ -327,12 +326,12 @@ class Head(ClassifierMixin, BaseEstimator):
     def novelty_threshold(
         self, X: ArrayLike | None = None, false_alarms: float = 0.05, *, per_class: bool = False
     ) -> float:
-        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds; kept as ``threshold_``.
+        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds; stored as ``threshold_``.
 
-        ``X`` are held-out samples of known classes: the head is surer of those it learned from. ``bayes`` needs none: it
-        keeps how novel its own samples looked before it had learned them. With ``per_class``, classes that are predicted
-        often enough among them get a threshold of their own, too (``class_thresholds_``). Thresholds stay as they are
-        when the head learns more: ask again.
+        ``X`` are held-out samples of known classes, because samples that the head has learned look less novel. ``bayes``
+        needs none: it stores how novel its own samples looked before it learned them. With ``per_class``, classes that are
+        predicted often enough also get their own threshold (``class_thresholds_``). Thresholds do not change when the
+        head learns more, so compute them again then.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
@@ -341,17 +340,17 @@ class Head(ClassifierMixin, BaseEstimator):
         return self.threshold_
 
     def _kept_threshold(self, false_alarms: float) -> float:
-        """The threshold from what the head keeps."""
+        """The threshold from the stored novelties."""
         raise ValueError(f"{type(self).__name__} needs held-out samples of known classes: novelty_threshold(X)")
 
     def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
-        """Those of classes with enough samples, by label."""
+        """Thresholds of classes with enough samples, by label."""
         return {}
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Keep how well held-out samples of known classes fit, for the guarantee of :meth:`predict_set`.
+        """Calibrate :meth:`predict_set` on held-out samples of known classes.
 
-        It holds for samples like these, and until the head changes: what was kept is then dropped.
+        The guarantee holds for samples from the same distribution, until the head changes; the calibration is then deleted.
         """
 
         def keep(head: Self) -> None:
@@ -361,11 +360,11 @@ class Head(ClassifierMixin, BaseEstimator):
         return self._change(keep)
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[np.ndarray]:
-        """For each sample a few classes, the most probable first, that contain the true one with this frequency.
+        """Sets of classes, the most probable first, that contain the true class with probability ``coverage``.
 
         After :meth:`calibrate` this is guaranteed, on average over samples, by split conformal prediction. Without it,
-        ``bayes`` answers from how well its own samples fitted their classes before it had learned them. A set may be
-        empty: no class fits well enough.
+        ``bayes`` uses how well its own samples fitted their classes before it learned them. A set may be empty if no
+        class fits well enough.
         """
         conformal.check_coverage(coverage)
         head, rows = self._checked(X)
@@ -382,81 +381,81 @@ class Head(ClassifierMixin, BaseEstimator):
         return sets
 
     def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
-        """Whether rows fit each class of ``classes_`` as well as a fraction ``coverage`` of its samples did."""
+        """Whether rows fit each class of ``classes_`` as well as a fraction ``coverage`` of its own samples."""
         raise ValueError(
             f"{type(self).__name__} keeps no scores of samples before it learned them: calibrate(X, y) with held-out "
             "samples comes before predict_set"
         )
 
     def _checked(self, X: Any) -> tuple[Self, Any]:
-        """One consistent view of the head, whatever another thread teaches it meanwhile, and checked features."""
+        """A consistent view of the head, even if another thread teaches it now, and validated features."""
         head = self._snapshot()
         check_is_fitted(head)
         return head, check_features(head, X, reset=False)
 
     def _sorted_scores(self, X: np.ndarray) -> np.ndarray:
-        """Scores of a few checked rows, columns as ``classes_``."""
+        """Scores of some validated rows, with columns as in ``classes_``."""
         return self._scores(X)[:, self.numbers_]
 
     def _in_parts(self, X: Any, answer: Callable[[np.ndarray], Any]) -> list[Any]:
-        """What ``answer`` gives for parts of the rows: each on one thread of BLAS, several parts on several cores."""
+        """The results of ``answer`` for parts of the rows, each on one BLAS thread, several parts on several cores."""
         parts = list(_scored(X, len(self.classes_)))
         with one_blas_thread():
-            if len(parts) > 1 and isinstance(X, np.ndarray):  # other storage may not be made for threads
+            if len(parts) > 1 and isinstance(X, np.ndarray):  # other storage may not be thread-safe
                 return spread(lambda part: answer(X[part]), parts)
             return [answer(X[part]) for part in parts]
 
     # Corrections
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take samples back: scores are then as if they had never been learned, to rounding.
+        """Remove samples: up to rounding, scores are then as if they had never been learned.
 
-        What the first task fixed (the map of the features, shrinkages) and the temperature of probabilities stay. A
-        class without samples is forgotten. For heads that answer from sums over samples; others refuse.
+        What the first task fixed (the embedding, shrinkages) and the temperature of probabilities do not change. A class
+        without samples is forgotten. Only for heads whose state is sums over samples; others raise ValueError.
         """
         check_is_fitted(self)
         return self._change(lambda head: corrections.unlearn(head, X, y, sample_weight))
 
     def merge(self, other: Self, base: Self | None = None) -> Self:
-        """A head that knows what this one and another have learned; ``a + b`` is ``a.merge(b)``.
+        """A head with the samples of this head and another; ``a + b`` is ``a.merge(b)``.
 
-        Equal, to rounding, to a head that learned everything itself. What the first task fixed must be the same in
-        both. ``base`` is the head that both were copied from, whose samples then count once.
+        Up to rounding, it equals a head that learned all samples. What the first task fixed must be the same in both.
+        ``base`` is the head from which both were copied; its samples then count once.
         """
         return corrections.merged(self, other, base)
 
     def __add__(self, other: Self) -> Self:
         return self.merge(other)
 
-    # What a head on sums implements, so that samples can be taken back and heads be merged.
+    # Hooks of heads on sums, for ``unlearn`` and ``merge``.
 
     def _sums(self) -> Any:
-        """What is kept of the samples, by the numbers of their classes: it can be added and subtracted."""
+        """The sums over samples, by class number; they can be added and subtracted."""
         return self.statistics_
 
     def _sums_of(self, task: Task) -> Any:
-        """The same of some samples."""
+        """The sums over some samples."""
         raise NotImplementedError
 
     def _set_sums(self, sums: Any, changed: np.ndarray) -> None:
-        """Replace what is kept and what follows from it; some classes have other samples than before."""
+        """Replace the sums, and everything computed from them; the samples of some classes have changed."""
         raise NotImplementedError
 
     def _fixed(self) -> dict[str, Any]:
-        """What the first task decided and merged heads must have in common, by name."""
+        """What the first task fixed, which must be equal in merged heads, by name."""
         return {}
 
     def _sums_from(self, other: Self) -> tuple[Any, bool]:
-        """The sums of another head as this one would have counted them, and whether both had the same first task."""
+        """The sums of another head in this head's embedding, and whether both had the same first task."""
         raise NotImplementedError
 
     def _absorb(self, other: Self) -> None:
-        """What else is taken over from a head that is merged into this one."""
+        """Take over the rest of the state of a head that is merged into this one."""
 
     # Classes
 
     def rename(self, old: Any, new: Any) -> Self:
-        """Give a class another name; nothing else changes."""
+        """Rename a class; nothing else changes."""
         check_is_fitted(self)
         number = self._number_of(old)
         renamed = check_labels([new], 1, self.classes_)[0]
@@ -477,10 +476,10 @@ class Head(ClassifierMixin, BaseEstimator):
         return self._change(relabel)
 
     def forget(self, label: Any) -> Self:
-        """Drop a class: its column or statistics and its samples in the memory.
+        """Remove a class, with its column or statistics and its samples in the memory.
 
         Scores of the other classes do not change, except in closed-form heads that depend on every class.
-        ``docs/beyond.md`` says for which heads the result is as if the class had never been seen.
+        ``docs/beyond.md`` lists the heads for which the result is as if the class had never been seen.
         """
         check_is_fitted(self)
         number = self._number_of(label)
@@ -495,14 +494,14 @@ class Head(ClassifierMixin, BaseEstimator):
         return self._change(drop)
 
     def _outdate(self) -> None:
-        """Drop what was measured on the head as it was."""
+        """Delete the calibration, which is valid only for the head before the change."""
         self.__dict__.pop("misfits_", None)
 
     def _update(self, classes: np.ndarray) -> None:
-        """Bring the scores up to date: these classes have other samples than before, or a class is gone."""
+        """Compute the scores again after the samples of these classes have changed, or a class was removed."""
 
     def _drop(self, number: int) -> None:
-        """Drop what is kept under a class's number; later numbers move up."""
+        """Remove the state of a class by its number; later numbers decrease by one."""
         self.learning_order_ = [entry for at, entry in enumerate(self.learning_order_) if at != number]
         self._set_labels(np.delete(self.classes_[np.argsort(self.numbers_)], number))
         for name, value in list(vars(self).items()):
@@ -512,37 +511,37 @@ class Head(ClassifierMixin, BaseEstimator):
                 setattr(self, name, value.without(number))
 
     def _numbers_of(self, labels: np.ndarray) -> np.ndarray:
-        """Of checked labels, all of known classes."""
+        """Class numbers of labels; raises ValueError for unknown classes."""
         if unknown := np.setdiff1d(labels, self.classes_).tolist():
             raise ValueError(f"{unknown[0]!r} is not a known class")
         return self.numbers_[np.searchsorted(self.classes_, labels)]
 
     def _number_of(self, label: Any) -> int:
-        labels = self.classes_.tolist()  # compared by Python: numpy ignores a NUL at the end of a string
+        labels = self.classes_.tolist()  # compared in Python, because numpy ignores a NUL at the end of a string
         if label not in labels:
             raise ValueError(f"{label!r} is not a known class")
         return int(self.numbers_[labels.index(label)])
 
-    # For those who keep, compare and ship heads
+    # For saving, comparing and exporting heads
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything the head knows to one ``.safetensors`` file; ``taer.load`` reads it."""
-        from taer.persist.save import save  # which knows all heads
+        """Write the whole state of the head to one ``.safetensors`` file; ``taer.load`` reads it."""
+        from taer.persist.save import save  # imports all heads
 
         save(self, path)
 
     def state(self) -> dict[str, Any]:
-        """Fitted attributes by name: everything the head knows, besides its parameters."""
+        """Fitted attributes by name: the whole state of the head, except its parameters."""
         return {name: value for name, value in vars(self).items() if name.endswith("_")}
 
     def restore(self, state: dict[str, Any]) -> Self:
-        """Take over fitted attributes that :meth:`state` gave."""
+        """Set fitted attributes from the result of :meth:`state`."""
         self.__dict__ |= state
         self._check_fitted()
         return self
 
     def _check_fitted(self) -> None:
-        """Raise a ValueError unless the fitted state is complete and fits together, as that of a file need not."""
+        """Raise ValueError unless the fitted state is complete and consistent: that of a file may not be."""
         state, attributes = self.state(), declared(type(self))
         first = {name: attributes[name] for name in Head.fitted}
         check_declared({name: value for name, value in state.items() if name in first}, first, {})
@@ -552,7 +551,7 @@ class Head(ClassifierMixin, BaseEstimator):
         check_declared(state, attributes, self._sizes())
 
     def _sizes(self) -> Sizes:
-        """Sizes of fitted arrays by the names that ``fitted`` uses."""
+        """Sizes of fitted arrays, by the names used in ``fitted``."""
         return {"classes": len(self.classes_), "width": self.n_features_in_, "embedding": self.n_features_in_}
 
     def _check_classes(self) -> None:
@@ -575,13 +574,13 @@ class Head(ClassifierMixin, BaseEstimator):
             raise ValueError(f"feature_names_in_: expected {self.n_features_in_} names")
 
     def class_state(self, label: Any) -> list[np.ndarray]:
-        """The arrays that decide the scores of a class: equal bits mean equal scores, if old scores never move."""
+        """The arrays that determine the scores of a class. If old scores never move, equal arrays mean equal scores."""
         head = self._snapshot()
         number = head._number_of(label)
         return [getattr(head, name)[number] for name in self.class_arrays]
 
     def linear(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """``coef, intercept`` with scores ``coef @ x + intercept`` of your features; None for any other head."""
+        """``coef, intercept`` with scores ``coef @ x + intercept`` of your features; None if the head is not linear."""
         if not self.card.linear:
             return None
         head = self._snapshot()
@@ -599,12 +598,12 @@ class Head(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights in the units of your features, one row per class of ``classes_``; of linear heads alone."""
+        """Weights in the units of your features, one row per class of ``classes_``; only in linear heads."""
         return self._folded()[0]
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Constants of the scores that belong to ``coef_``."""
+        """Intercepts that belong to ``coef_``."""
         return self._folded()[1]
 
     def graph(self, graph: Any) -> str:
@@ -624,10 +623,10 @@ def log_sum_exp(scores: np.ndarray) -> np.ndarray:
 
 
 def _scored(X: Any, n_classes: int) -> Iterator[slice]:
-    """Rows that are scored in one go."""
+    """Number of rows that are scored together."""
     return row_chunks(X, max(X.shape[1], n_classes))
 
 
 def grown(rows: np.ndarray, n_classes: int) -> np.ndarray:
-    """A copy with one row per class; those of new classes are zeros."""
+    """A copy with one row per class; rows of new classes are zeros."""
     return np.concatenate([rows, np.zeros((n_classes - len(rows), *rows.shape[1:]), rows.dtype)])

@@ -1,4 +1,4 @@
-"""What a head promises, declared once: tables, documentation and tests are made from it."""
+"""The properties of a head, declared once. Tables, documentation and tests are generated from them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ GROUPS = {
     "baseline": "the paper's baselines",
     "related": "methods of its related work",
     "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
-    "frozen": "no exemplars, and old scores that never move",
-    "adapter": "systems that need hidden units, on a small adapter above the features, and the bounds of the adapter",
+    "frozen": "old scores that never move, without exemplars",
+    "adapter": "methods that need hidden units, on a small adapter above the features, with their own bounds",
     "bound": "the lower and the upper bound",
     "own": "heads of your own",
 }
@@ -21,7 +21,7 @@ _EXEMPLARS = {"nothing": "none", "statistics": "none", "exemplars": "`memory_siz
 
 @dataclass(frozen=True)
 class Card:
-    """What a head is."""
+    """The properties of a head."""
 
     group: str  # one of GROUPS
     old_scores: Literal["never", "move"]  # whether a later task changes the score of an old class for a sample
@@ -29,11 +29,9 @@ class Card:
     forgets: str  # whether ``forget`` leaves the scores as if the class had never been seen: "yes", "no" or on which terms
     linear: bool = True  # whether its scores are one product with the columns of the classes
     exports: bool = True  # whether it has an ONNX form
-    sums: bool = (
-        False  # whether it answers from sums over samples: then samples are taken back and heads merged exactly
-    )
-    few_shot: bool = True  # whether a class of five samples is found beside classes of many
-    guesses_task: bool = False  # whether it answers for one task at a time and has to guess which
+    sums: bool = False  # whether its state is sums over samples, so that ``unlearn`` and ``merge`` are exact
+    few_shot: bool = True  # whether classes of five samples are predicted at all beside classes of many
+    guesses_task: bool = False  # whether it has outputs per task and must guess the task of a sample
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
@@ -44,7 +42,7 @@ class Card:
         return self.old_scores == "never"
 
     def facts(self) -> dict[str, str]:
-        """What a table of heads shows, by the titles of its columns."""
+        """The entries of a table of heads, by the titles of its columns."""
         return {
             "exemplars": _EXEMPLARS[self.keeps],
             "old scores move": "never" if self.frozen else "yes",

@@ -1,4 +1,4 @@
-"""Sets of classes that contain the true one with a given frequency."""
+"""Conformal prediction: sets of classes that contain the true class with a given probability."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taer.heads.validation import check_labels
 
 
 def misfits(head: Any, X: Any, y: Any) -> np.ndarray:
-    """One minus the probability of the true class, of each sample, sorted."""
+    """One minus the probability of the true class for each sample, sorted."""
     probabilities = head.predict_proba(X)
     labels = check_labels(y, len(probabilities), head.classes_)
     head._numbers_of(labels)  # all are known
@@ -20,7 +20,7 @@ def misfits(head: Any, X: Any, y: Any) -> np.ndarray:
 
 
 def limit(misfits: np.ndarray, coverage: float) -> float:
-    """The misfit that a new sample does not exceed with probability ``coverage`` or more: split conformal prediction."""
+    """The misfit that a new sample stays below with probability ``coverage`` or more (split conformal prediction)."""
     rank = int(np.ceil((len(misfits) + 1) * coverage))
     if rank > len(misfits):
         raise ValueError(

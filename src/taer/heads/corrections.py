@@ -1,4 +1,4 @@
-"""Samples taken back, and heads merged: for heads that answer from sums over samples."""
+"""``unlearn`` and ``merge``, for heads whose state is sums over samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIXED = "its scores were fixed by all samples of a class together"
 
 
 def check_sums(head: Any, what: str) -> None:
-    """Raise unless the head answers from sums over samples."""
+    """Raise unless the state of the head is sums over samples."""
     if not head.card.sums:
         reason = _FIXED if head.card.keeps == "statistics" else _TRAINED
         able = ", ".join(name for name, kind in HEADS.items() if kind.card.sums)
@@ -25,7 +25,7 @@ def check_sums(head: Any, what: str) -> None:
 
 
 def unlearn(head: Any, X: Any, y: Any, sample_weight: Any) -> None:
-    """Take samples out of the sums of a head, in place; classes without samples go."""
+    """Subtract samples from the sums of a head, in place; classes without samples are removed."""
     check_sums(head, "unlearn single samples, only forget a whole class")
     X = check_features(head, X, reset=False)
     labels = check_labels(y, len(X), head.classes_)
@@ -55,18 +55,16 @@ def _subtract(head: Any, taken: Any) -> None:
         raise ValueError("no sample of any class would be left; start with a new head instead")
     changed = np.setdiff1d(taken.labels, gone)
     if len(gone):
-        vars(head).pop(
-            "statistics_", None
-        )  # replaced below, without the share of the samples in what classes share
+        vars(head).pop("statistics_", None)  # replaced below, also for sums that classes share
         for number in gone[::-1].tolist():
             head._drop(number)
-        left, changed = left.relabelled(np.arange(len(left.labels))), np.searchsorted(left.labels, changed)
+        left, changed = left.relabeled(np.arange(len(left.labels))), np.searchsorted(left.labels, changed)
     head._set_sums(left, changed)
     head._outdate()
 
 
 def merged(one: Any, other: Any, base: Any) -> Any:
-    """A new head with the samples of both; those of ``base``, which both were copied from, count once."""
+    """A new head with the samples of both. Samples of ``base``, from which both were copied, count once."""
     check_sums(one, "be merged")
     one, other = one._snapshot(), other._snapshot()
     for head in (one, other) if base is None else (one, other, base):
@@ -83,7 +81,7 @@ def merged(one: Any, other: Any, base: Any) -> Any:
 
     def join(head: Any) -> None:
         before = head._sums()
-        new = added.relabelled(_entered(head, other, added.labels, parted))
+        new = added.relabeled(_entered(head, other, added.labels, parted))
         head._set_sums(before + new, new.labels)
         head._absorb(other)
         head._outdate()
@@ -92,7 +90,7 @@ def merged(one: Any, other: Any, base: Any) -> Any:
 
 
 def _check_alike(one: Any, other: Any) -> None:
-    """Raise unless what one head counted can be added to what the other did."""
+    """Raise unless the sums of two heads can be added."""
     if type(one) is not type(other):
         raise ValueError(
             f"{type(one).__name__} and {type(other).__name__} are different methods and cannot be merged"
@@ -117,19 +115,19 @@ def _check_alike(one: Any, other: Any) -> None:
 
 
 def _since(base: Any, one: Any, other: Any, sums: Any) -> Any:
-    """What the other head has counted since it was copied from ``base``."""
+    """The sums that the other head has added since it was copied from ``base``."""
     common, copies = one._sums_from(base)
     numbers = {label: number for number, (label, _) in enumerate(other.learning_order_)}
     try:
         if not copies:
             raise ValueError
-        return sums - common.relabelled(np.array([numbers[label] for label, _ in base.learning_order_], np.int64))
+        return sums - common.relabeled(np.array([numbers[label] for label, _ in base.learning_order_], np.int64))
     except (KeyError, ValueError):
         raise ValueError("base is not a head that both were copied from: it has samples that they lack") from None
 
 
 def _without_shared(one: Any, other: Any, sums: Any) -> tuple[Any, int]:
-    """Without the classes that two copies of one head still have from it, and the last task of these."""
+    """The head without the classes that two copies of one head have in common, and the last task of these."""
     mine, parted = one._sums(), 0
     counts, means, their_counts, their_means = mine.counts, mine.means, sums.counts, sums.means
     for number, (label, _) in enumerate(other.learning_order_):
@@ -150,7 +148,7 @@ def _without_shared(one: Any, other: Any, sums: Any) -> tuple[Any, int]:
 
 
 def _entered(head: Any, other: Any, numbers: np.ndarray, parted: int) -> np.ndarray:
-    """Make classes of another head known to this one; returns the numbers that they have here."""
+    """Add the classes of another head to this one; returns their numbers in this head."""
     entries = [other.learning_order_[number] for number in numbers.tolist()]
     new = [entry for entry in entries if entry.label not in head.classes_]
     tasks = [Learned(label, head.n_tasks_ + max(1, task - parted)) for label, task in new]

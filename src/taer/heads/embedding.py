@@ -1,7 +1,7 @@
 """Maps of the user's features into the space in which a head learns, fixed by the first task.
 
-Each is a value: made once by ``fit``, called on rows, and kept with the head. The rows that come out have a mean near
-zero, so that nothing later cancels: not sums of squares, not scores in a shorter type.
+Each is a value: made once by ``fit``, called on rows, and stored in the head. The mapped rows have a mean near zero, so
+that sums of squares and scores in float32 do not suffer from cancellation.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ NORMALIZATIONS = ("none", "l2", "sqrt-l2")
 
 
 def result_type(X: Any) -> str:
-    """The type in which a head answers: float64 stays, float16 is too short."""
+    """The type of a head's scores: float64 for float64 features, float32 for the rest."""
     return str(np.result_type(X.dtype, np.float32))
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows at unit length; a row of zeros stays."""
+    """Rows scaled to unit length; a row of zeros is unchanged."""
     return rows / _lengths(rows)
 
 
 def _lengths(rows: np.ndarray) -> np.ndarray:
-    """By which rows are divided to have unit length: 1 for a row of zeros."""
+    """The length of each row; 1 for a row of zeros."""
     norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     return np.where(norms > 0, norms, 1)
 
@@ -44,7 +44,7 @@ class Standardize:
     """``(x - mean) / scale`` in the type of the head."""
 
     kind: ClassVar[str] = "standardize"
-    folds: ClassVar[str] = "always"  # whether there are coefficients of the user's features
+    folds: ClassVar[str] = "always"  # whether scores are linear in the user's features
 
     mean: np.ndarray
     scale: np.ndarray
@@ -52,21 +52,21 @@ class Standardize:
 
     @classmethod
     def fit(cls, X: Any, how: str) -> Self:
-        """From the first task: nothing, subtract its mean, or also divide by its (shrunk) standard deviation."""
+        """Fit on the first task: no map, subtract the mean, or also divide by the (shrunk) standard deviation."""
         width = X.shape[1]
         mean, scale = np.zeros(width), np.ones(width)
         if how != "none":
             mean = _mean(X, np.asarray)
         if how == "scale":
             squares: Any = sum(np.square(X[rows] - mean).sum(axis=0) for rows in row_chunks(X))
-            # Shrink towards the mean variance, as if `width` extra samples had it: a feature that is all but
-            # constant in a small first task need not be so in later ones.
+            # Shrink towards the mean variance, as if `width` extra samples had it: a feature that is almost
+            # constant in a small first task may vary in later ones.
             variances = (squares + squares.mean() / len(X) * width) / (len(X) + width)
             scale = np.sqrt(variances) if variances.any() else scale
         return cls(mean, scale, result_type(X))
 
     def __post_init__(self) -> None:
-        # None where there is nothing to do: the loop maps every batch
+        # None if there is nothing to do, because the loop maps every batch
         shift = self.mean.astype(self.dtype) if self.mean.any() else None
         stretch = (1 / self.scale).astype(self.dtype) if (self.scale != 1).any() else None
         object.__setattr__(self, "_shift", shift)
@@ -78,7 +78,7 @@ class Standardize:
         return rows
 
     def apply(self, rows: np.ndarray) -> None:
-        """Map rows of the head's type in place."""
+        """Map rows in place; they must have the head's type."""
         if self._shift is not None:  # type: ignore[attr-defined]
             rows -= self._shift  # type: ignore[attr-defined]
         if self._stretch is not None:  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class Standardize:
 
 @dataclass(frozen=True)
 class Normalize:
-    """Rows as they are, at unit length, or after a signed square root at unit length; then less their mean; float64."""
+    """Leaves rows as they are, scales them to unit length, or does so after a signed square root; then centers them."""
 
     kind: ClassVar[str] = "normalize"
     folds: ClassVar[str] = "only with ``normalize='none'``"
@@ -119,7 +119,7 @@ class Normalize:
 
     @classmethod
     def fit(cls, X: Any, how: str) -> Self:
-        """From the first task: its mean and, for "auto", the square root if it has no negative value, else unit length."""
+        """Fit the mean on the first task. "auto" is the square root if no value is negative, else unit length."""
         if how == "auto":
             how = "sqrt-l2" if all(X[rows].min() >= 0 for rows in row_chunks(X)) else "l2"
         return cls(how, _mean(X, lambda rows: normalized(rows, how)))
@@ -130,7 +130,7 @@ class Normalize:
         return rows
 
     def fold(self, columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Coefficients and intercepts of the user's features, if rows are taken as they are."""
+        """Coefficients and intercepts of the user's features, if rows are not scaled."""
         return (columns, offsets - (columns * self.center).sum(axis=1)) if self.how == "none" else None
 
     def graph(self, graph: Any, rows: str) -> str:
@@ -157,7 +157,7 @@ def _check_rows(width: int, *arrays: np.ndarray) -> None:
 
 
 def normalized(X: np.ndarray, how: str) -> np.ndarray:
-    """Rows as they are, at unit length, or after a signed square root at unit length; a new float64 array."""
+    """Rows as they are, at unit length, or at unit length after a signed square root; a new float64 array."""
     rows = np.array(X, np.float64, order="C")
     if how == "sqrt-l2":
         rows = np.sign(rows) * np.sqrt(np.abs(rows))
@@ -180,7 +180,7 @@ class RandomFeatures:
 
     @classmethod
     def fit(cls, X: Any, how: str, projection: np.ndarray, phases: np.ndarray | None = None) -> Self:
-        """``how`` is one of NORMALIZATIONS; the mean is that of the first task."""
+        """Draw ``R``, and fit the mean on the first task; ``how`` is one of NORMALIZATIONS."""
         raw = cls(how, projection, phases, np.zeros(projection.shape[1]))
         return cls(how, projection, phases, _mean(X, raw))
 
@@ -196,14 +196,14 @@ class RandomFeatures:
         return waves
 
     def fold(self, columns: np.ndarray, offsets: np.ndarray) -> None:
-        """There are no coefficients of the user's features."""
+        """None, because scores are not linear in the user's features."""
 
     def graph(self, graph: Any, rows: str) -> str:
         waves = graph.add("MatMul", _add_normalized(graph, rows, self.how), self.projection.astype(np.float64))
         if self.phases is None:
             waves = graph.add("Relu", waves)
         else:
-            # Few runtimes have a cosine of float64, and random features need no more than float32.
+            # Few runtimes have a float64 cosine, and float32 is enough for random features.
             short = graph.cast(graph.add("Add", waves, self.phases.astype(np.float64)), np.float32)
             scale = np.array(np.sqrt(2 / len(self.phases)))
             waves = graph.add("Mul", graph.cast(graph.add("Cos", short), np.float64), scale)
@@ -226,7 +226,7 @@ class RandomFeatures:
 
 
 def _add_normalized(graph: Any, rows: str, how: str) -> str:
-    """What :func:`normalized` does, in float64."""
+    """:func:`normalized` as ONNX operations, in float64."""
     rows = graph.cast(rows, np.float64)
     if how == "sqrt-l2":
         rows = graph.add("Mul", graph.add("Sign", rows), graph.add("Sqrt", graph.add("Abs", rows)))
@@ -234,6 +234,6 @@ def _add_normalized(graph: Any, rows: str, how: str) -> str:
 
 
 def add_unit_rows(graph: Any, rows: str) -> str:
-    """What :func:`unit_rows` does, in float64."""
+    """:func:`unit_rows` as ONNX operations, in float64."""
     squares = graph.add("ReduceSum", graph.add("Mul", rows, rows), np.array([1]), keepdims=1)
     return str(graph.add("Div", rows, graph.add("Max", graph.add("Sqrt", squares), np.array(1e-300))))

@@ -1,10 +1,10 @@
-"""Matrix products of which every entry is exact, so that nothing beside it can change its bits.
+"""Matrix products with exact entries, whose bits depend on nothing else.
 
 A product of floating-point matrices is rounded in an order that depends on the processor, the number of threads and
-the shape. Rounding both factors *before* the product removes the choice. Let every row of both be a whole number of at
-most ``b`` bits times a power of two of its own, with ``2b + log2(width) <= 53``. Then each partial sum of float64 is
-exact, in any order. An entry depends on its row and its column alone: not on the other classes, not on how many rows
-are asked at once, not on the machine.
+the shape. Rounding both factors *before* the product removes this dependence. Let every row of both be integers of at
+most ``b`` bits times one power of two per row, with ``2b + log2(width) <= 53``. Then each partial sum in float64 is
+exact, in any order. An entry depends only on its row and its column, and not on the other classes, the number of rows
+or the machine.
 
 The type of the columns sets the precision. float32 columns are rounded to ``b`` bits (21 or 22 for usual widths) when
 they are stored, and one product is enough. float64 columns and their rows are split into two parts of ``b`` bits each,
@@ -20,9 +20,9 @@ from scipy.linalg.blas import dtrmm
 from taer.rows import row_chunks
 
 _MANTISSA = 53
-_SMALLEST = -900  # exponents below it are those of zero
-GEMV_ROWS = 2  # so few rows are multiplied faster by a whole matrix than by a triangle
-_FEW = 8  # times smaller pieces than usual, whose float64 copies stay in the cache
+_SMALLEST = -900  # smaller exponents are treated as zero
+GEMV_ROWS = 2  # up to this many rows, a full product is faster than a triangular one
+_FEW = 8  # factor for smaller pieces, whose float64 copies stay in the cache
 
 
 def _bits(width: int) -> int:
@@ -41,14 +41,14 @@ def _leading(rows: np.ndarray) -> np.ndarray:
 
 
 def rounded(columns: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """Columns (one per row of the array) as :func:`products` wants them, in float32 or float64."""
+    """Columns (one per row of the array) rounded for :func:`products`, in float32 or float64."""
     if not columns.size or np.dtype(dtype) == np.float64:
         return columns.astype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
     return _leading(columns.astype(np.float64)).astype(np.float32)
 
 
 def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """``rows @ columns.T`` in float64, the same bits in any company; ``columns`` come from :func:`rounded`."""
+    """``rows @ columns.T`` in float64, with exact entries; ``columns`` come from :func:`rounded`."""
     rows = rows.astype(np.float64, order="C", copy=False)
     if not rows.size or not columns.size:
         return np.zeros((len(rows), len(columns)))
@@ -73,7 +73,7 @@ def triangular_products(rows: np.ndarray, triangle: np.ndarray) -> np.ndarray:
 
 
 def widened(half: np.ndarray) -> np.ndarray:
-    """Finite float16 numbers as float32. By their bits: numpy's own conversion takes them one by one, 6 times slower."""
+    """Convert finite float16 numbers to float32, by their bits, because numpy's own conversion is 6 times slower."""
     wide = np.empty(half.shape, np.float32)
     bits = wide.view(np.int32)
     np.left_shift(half.view(np.int16), 13, out=bits, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""A warning where a class brings fewer samples than a head can use."""
+"""A warning about classes with fewer samples than a head can use."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 FEW = 20  # samples of a class
-_TIMES = 3  # as many samples in a typical known class are many more
-_CALLER = 6  # frames from here to whoever called partial_fit
+_TIMES = 3  # warn if a typical known class has at least this many times as many samples
+_CALLER = 6  # stack frames up to the caller of partial_fit
 
 
 class FewSamplesWarning(UserWarning):
-    """A class arrived with fewer samples than the head can use beside its known classes."""
+    """A new class has fewer samples than this head can use beside its known classes."""
 
 
 def warn_of_few(name: str, labels: np.ndarray, counts: np.ndarray) -> None:
-    """Warn of new classes with few samples.
+    """Warn about new classes with few samples.
 
     ``labels`` are the new classes, ``counts`` the samples of all classes in order of arrival.
     """
@@ -40,7 +40,7 @@ def warn_of_few(name: str, labels: np.ndarray, counts: np.ndarray) -> None:
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Inside, these warnings go to the list instead of stderr; others are shown as ever."""
+    """Inside, these warnings are collected in a list; others are shown as usual."""
     found: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", FewSamplesWarning)

@@ -1,7 +1,7 @@
-"""What the fitted attributes of a head look like: for its documentation, and because a file may hold anything.
+"""Declarations of the fitted attributes of a head, for its documentation and for the checks when a file is loaded.
 
-Each class of heads has a dictionary ``fitted`` of the attributes that it adds. Sizes are numbers or names: ``classes``
-and ``width`` are those of the head, ``embedding`` that of what a sample is mapped to, and any other name is a size that
+Each head class has a dictionary ``fitted`` of the attributes that it adds. Sizes are numbers or names: ``classes`` and
+``width`` are those of the head, ``embedding`` is the width after the embedding, and any other name is a size that
 several attributes share.
 """
 
@@ -25,14 +25,14 @@ _SIZES = {
 
 @dataclass(frozen=True)
 class Fitted:
-    """A check that raises a ValueError, whether the attribute may be missing, and what users are told of it."""
+    """A check that raises ValueError, whether the attribute may be missing, and its documentation."""
 
     check: Callable[[Any, Sizes], None]
     described: str  # its type, for the documentation
     help: str
     optional: bool = False
     per_class: bool = False  # whether it is an array with one row per class, in order of arrival
-    kinds: tuple[type, ...] = ()  # of a value that is no array or number
+    kinds: tuple[type, ...] = ()  # of a value that is neither an array nor a number
 
 
 def array(
@@ -43,7 +43,7 @@ def array(
     optional: bool = False,
     help: str,
 ) -> Fitted:
-    """Finite numbers of a shape, a type and a range."""
+    """An array of finite numbers with a shape, a type and a range."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray) or value.dtype.name not in types or value.ndim != len(shape):
@@ -79,7 +79,7 @@ def number(
 
 
 def count(*, at_least: int = 1, help: str) -> Fitted:
-    """A whole number."""
+    """An integer."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if type(value) is not int or not at_least <= value < 1 << 62:
@@ -99,7 +99,7 @@ def word(*options: str, help: str) -> Fitted:
 
 
 def value_of(*kinds: type, width: str | None = None, more: int = 0, optional: bool = False, help: str) -> Fitted:
-    """A value of one of these classes that, given a width, checks itself for so many features and all classes."""
+    """A value of one of these types. With ``width``, its ``check`` is called with that width and the number of classes."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if not isinstance(value, kinds):
@@ -117,12 +117,12 @@ def listed(words: list[str]) -> str:
 
 
 def declared(kind: type) -> dict[str, Fitted]:
-    """The fitted attributes of a class of heads, those of its bases first."""
+    """The fitted attributes of a head class, those of its bases first."""
     return {name: item for base in reversed(kind.__mro__) for name, item in vars(base).get("fitted", {}).items()}
 
 
 def check_declared(state: dict[str, Any], attributes: dict[str, Fitted], sizes: Sizes) -> None:
-    """Raise a ValueError that names the first attribute that is unknown, missing or not as declared."""
+    """Raise ValueError with the first attribute that is unknown, missing or not as declared."""
     if unknown := sorted(state.keys() - attributes.keys()):
         raise ValueError(f"{unknown[0]} is no fitted attribute of this head")
     for name, item in attributes.items():

@@ -1,4 +1,4 @@
-"""A linear classifier that exists already becomes a head that grows."""
+"""``from_linear``: turn an existing linear classifier into a head that learns new classes."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def from_linear(
     y: ArrayLike | None = None,
     **params: Any,
 ) -> TaER:
-    """A head with the scores ``coef @ x + intercept``, which learns new classes by TaER; those scores never move.
+    """A head with the scores ``coef @ x + intercept``, which never change, and which learns new classes with TaER.
 
     Parameters
     ----------
     coef : array of shape (n_classes, n_features), or (1, n_features) for two classes, as in scikit-learn
-        One weight vector per class: of a classifier of scikit-learn, the last layer of a network, or embeddings of the
-        names of the classes times the temperature they were trained with.
+        One weight vector per class: from a classifier of scikit-learn, the last layer of a network, or embeddings of
+        the class names times the scale they were trained with.
     intercept : array of shape (n_classes,), or a number
     classes : array of shape (n_classes,)
         Labels, in the order of the rows of ``coef``.
     X, y : arrays, optional
-        A few samples of these classes, for the memory of TaER: new classes learn from them what to leave alone. Without
-        them the head answers, but what it learns is either taken for old classes or takes these over
-        (``docs/corrections.md``).
+        A few samples of these classes for the memory of TaER, from which new classes learn to stay below the old ones
+        where these are right. Without them the head can predict, but classes learned later are either missed or
+        predicted too often (``docs/corrections.md``).
     **params
-        Parameters of :class:`~taer.TaER`. Without ``X`` features are taken as they are: ``standardize`` is "none".
+        Parameters of :class:`~taer.TaER`. Without ``X``, ``standardize`` is "none".
 
     Examples
     --------
@@ -89,7 +89,7 @@ def from_linear(
 
 
 def _checked(coef: Any, intercept: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One column, one constant and one label per class."""
+    """Check that there are one weight vector, one intercept and one label per class."""
     columns = np.asarray(coef)
     if columns.ndim != 2 or columns.dtype.kind not in "fiu" or not np.isfinite(columns).all():
         raise ValueError(f"coef must be finite numbers of shape (n_classes, n_features), got {columns.shape}")

@@ -24,7 +24,7 @@ def param(
     below: float | None = None,
     options: tuple[str | None, ...] | None = None,
 ) -> Any:
-    """A dataclass field that knows its range; an integer default asks for integers, a float for numbers."""
+    """A dataclass field with a range. With an integer default only integers are valid, with a float any number."""
     return field(
         default=default,
         metadata={
@@ -39,7 +39,7 @@ def param(
 
 
 def documented(head: type) -> str:
-    """The docstring of a head with its parameters and attributes, in numpydoc's form, before the later sections."""
+    """The docstring of a head, with numpydoc sections for its parameters and attributes added."""
     text = inspect.cleandoc(head.__dict__.get("__doc__") or "")
     if "\nParameters\n" in text:
         return text
@@ -57,7 +57,7 @@ def _entry(name: str, kind: str, help: str) -> str:
 
 
 def _coefficients(head: Any) -> list[str]:
-    """Entries of ``coef_`` and ``intercept_``, for a head whose scores are linear in the user's features."""
+    """The entries for ``coef_`` and ``intercept_``, if the head's scores are linear in the user's features."""
     embedding = declared(head).get("embedding_")
     folds = [] if embedding is None else [getattr(kind, "folds", "never") for kind in embedding.kinds]
     if not folds or "never" in folds or not (hasattr(head, "card") and head.card.linear):
@@ -85,7 +85,7 @@ def _type(item: Any) -> str:
 
 
 def check_params(head: Any) -> None:
-    """Raise a ValueError that names the first parameter out of its range."""
+    """Raise ValueError with the first parameter out of its range."""
     for item in fields(head):
         value, rule = getattr(head, item.name), item.metadata
         expected = _expected(item.default, rule)

@@ -1,7 +1,7 @@
-"""Heads by name: ours, those of installed packages, and any class by its import path.
+"""Heads by name: those of this package, those of installed packages, and any class by its import path.
 
-A head in this package is registered by its own file, ``class TaER(MemoryHead, name="taer", card=Card(…))``. A package
-may offer heads in the entry point group ``taer.heads``. Wherever a name is taken, ``module:Class`` will do.
+The file of a head registers it: ``class TaER(MemoryHead, name="taer", card=Card(…))``. Other packages may offer heads
+in the entry point group ``taer.heads``. ``module:Class`` works wherever a name does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _heads: dict[str, type[Head]] = {}
 
 
 def register(name: str, head: type[Head]) -> None:
-    """Make a class known by its name; called when the class is defined."""
+    """Register a class by its name; called when the class is defined."""
     if not hasattr(head, "card"):
         raise ValueError(f"the head {name!r} says nothing of itself: class {head.__name__}(…, card=Card(…))")
     known = _heads.get(name)
@@ -34,7 +34,7 @@ def register(name: str, head: type[Head]) -> None:
 
 
 class Registry(Mapping[str, "type[Head]"]):
-    """All heads by name, ordered by group and name; their modules are imported when they are first asked for."""
+    """All heads by name, sorted by group and name. Their modules are imported on first use."""
 
     _complete = False
 
@@ -44,7 +44,7 @@ class Registry(Mapping[str, "type[Head]"]):
                 package = import_module(f"taer.heads.{family}")
                 for module in iter_modules(package.__path__, f"{package.__name__}."):
                     import_module(module.name)
-            self._complete = True  # from here on: a module that is imported below may ask for heads
+            self._complete = True  # set first, because a module that is imported below may ask for heads
             for entry in entry_points(group="taer.heads"):
                 _offered(entry)
         order = list(GROUPS)
@@ -66,12 +66,12 @@ HEADS = Registry()
 
 
 def _offered(entry: EntryPoint) -> None:
-    """Make the head of an installed package known, by its own name or, if it has none, by that of the entry point."""
+    """Register the head of an installed package, by its own name or, if it has none, by that of the entry point."""
     try:
         head = entry.load()
         if _heads.get(head.name) is not head:
             register(entry.name, head)
-    except Exception as error:  # a package of someone else must not take all other heads away
+    except Exception as error:  # an error in another package must not disable all heads
         warnings.warn(f"the head {entry.name!r} ({entry.value}) cannot be loaded: {error}", stacklevel=2)
 
 
@@ -90,19 +90,19 @@ def _imported(path: str) -> type[Head]:
 
 
 def find_head(name: str) -> type[Head]:
-    """A head's class by its name or its import path ``module:Class``."""
+    """The class of a head, by its name or its import path ``module:Class``."""
     if ":" not in name and name not in HEADS:
         raise ValueError(f"unknown method {name!r}; there are {', '.join(HEADS)}, or module:Class for your own")
     return HEADS[name]
 
 
 def name_of(head: type[Head]) -> str:
-    """The name by which :func:`find_head` finds a class: its own, or its import path."""
+    """The name with which :func:`find_head` finds a class: its own, or its import path."""
     return head.name if _heads.get(head.name) is head else f"{head.__module__}:{head.__qualname__}"
 
 
 def make_head(name: str, **params: Any) -> Head:
-    """A head by its name, or by the import path ``module:Class`` of your own.
+    """Make a head by its name, or by the import path ``module:Class`` of your own class.
 
     Examples
     --------

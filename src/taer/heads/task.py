@@ -21,14 +21,14 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One call of ``partial_fit``. A class is given by its number in order of arrival, which never changes."""
+    """One call of ``partial_fit``. Classes are numbered in order of arrival; a number never changes."""
 
     X: Any
     y: np.ndarray  # the class of each sample
     n_known: int  # classes known before this task
-    n_classes: int  # and with it
+    n_classes: int  # classes known after this task
     number: int = 1  # of the task, counted from 1
-    weight: np.ndarray | None = None  # of each sample, above 0; None if all count the same
+    weight: np.ndarray | None = None  # of each sample, above 0; None if all weights are equal
 
     @cached_property
     def current(self) -> np.ndarray:
@@ -37,7 +37,7 @@ class Task:
 
     @cached_property
     def new(self) -> np.ndarray:
-        """Classes never seen before: the last ones."""
+        """Classes that were never seen before; they have the highest numbers."""
         return np.arange(self.n_known, self.n_classes)
 
     @cached_property
@@ -46,7 +46,7 @@ class Task:
         return np.setdiff1d(np.arange(self.n_classes), self.current)
 
     def picked(self, rows: np.ndarray) -> Task:
-        """Some of its samples, by number."""
+        """The task with some of its samples, by number."""
         weight = None if self.weight is None else self.weight[rows]
         return replace(self, X=SelectedRows(self.X, rows), y=self.y[rows], weight=weight)
 

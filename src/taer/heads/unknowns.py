@@ -1,4 +1,4 @@
-"""None of these: the novelty above which a sample is of no known class, kept in the head."""
+"""Novelty thresholds: a sample above the threshold belongs to no known class."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from taer.heads.fitted import Fitted, Sizes
 
-ENOUGH = 20  # samples of a class for a threshold of its own, at least
+ENOUGH = 20  # samples that a class needs for its own threshold
 
 
 def class_thresholds(*, help: str) -> Fitted:
-    """A dictionary of labels and finite numbers, which may be missing."""
+    """An optional dictionary from labels to finite numbers."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if type(value) is not dict or not all(type(each) is float and np.isfinite(each) for each in value.values()):
@@ -22,7 +22,7 @@ def class_thresholds(*, help: str) -> Fitted:
 
 
 def keep_threshold(head: Any, X: Any, false_alarms: float, per_class: bool) -> None:
-    """Set the thresholds of a head from held-out samples, or from what it keeps of its own."""
+    """Set the thresholds of a head from held-out samples, or from the novelties that it stores."""
     vars(head).pop("class_thresholds_", None)
     if X is None:
         found, own = head._kept_threshold(false_alarms), head._kept_class_thresholds(false_alarms)
@@ -41,7 +41,7 @@ def keep_threshold(head: Any, X: Any, false_alarms: float, per_class: bool) -> N
 
 
 def thresholds_of(head: Any, labels: np.ndarray, threshold: float | None) -> Any:
-    """The threshold of each answer: the one given, else the one kept for its class, else the one kept for all."""
+    """The threshold of each prediction: the given one, else that of its class, else that of the head."""
     if threshold is None and not hasattr(head, "threshold_"):
         raise ValueError("unknown needs a threshold: novelty_threshold() finds one and keeps it in the head")
     if threshold is not None and np.isnan(threshold):
@@ -53,7 +53,7 @@ def thresholds_of(head: Any, labels: np.ndarray, threshold: float | None) -> Any
 
 
 def marked(labels: np.ndarray, unknown: Any, where: np.ndarray) -> np.ndarray:
-    """Labels with ``unknown`` in some places; objects if it is of another kind than they are."""
+    """Labels with ``unknown`` in some places; an object array if its type differs from that of the labels."""
     answer = np.array(unknown)
     if answer.dtype.kind != labels.dtype.kind:
         answer, labels = np.array(unknown, object), labels.astype(object)

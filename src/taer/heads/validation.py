@@ -1,4 +1,4 @@
-"""Checks of what a user hands to a head, without copying what need not be copied."""
+"""Validation of features, labels and weights, without unnecessary copies."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TYPES: dict[str, Any] = {
 }
 _KINDS: dict[tuple[type, ...], str] = {
     (str,): "strings",
-    (bool, np.bool_): "booleans",  # before integers: to Python they are some
+    (bool, np.bool_): "booleans",  # before integers, because bool is a subclass of int
     (int, np.integer): "integers",
     (float, np.floating): "floating-point numbers",
 }
 
 
 def check_features(head: Any, X: Any, *, reset: bool) -> Any:
-    """Two-dimensional finite features of the head's width; float16 and memory maps stay what they are."""
+    """Two-dimensional finite features of the head's width; float16 arrays and memory maps are not converted."""
     if issparse(X):
         raise TypeError(f"{type(head).__name__} takes dense features; convert sparse ones with X.toarray()")
     if _is_lazy(X):
@@ -48,13 +48,13 @@ def check_features(head: Any, X: Any, *, reset: bool) -> Any:
 
 
 def _all_finite(rows: np.ndarray) -> bool:
-    """A finite sum says so at once; one that is not may only be large."""
+    """Whether all values are finite. A finite sum is enough; an infinite one may be an overflow, so values are checked."""
     with np.errstate(all="ignore"):
         return bool(np.isfinite(rows.sum()) or np.isfinite(rows).all())
 
 
 def _is_lazy(X: Any) -> bool:
-    """Row-indexable storage of numpy values that is neither an array nor convertible to one without reading it all."""
+    """Whether this is row-indexable storage that cannot become an array without reading all of it."""
     return (
         all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
         and isinstance(X.dtype, np.dtype)
@@ -64,16 +64,16 @@ def _is_lazy(X: Any) -> bool:
 
 
 def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray:
-    """One label per sample, of one kind, and of the kind of the classes already known."""
+    """One label per sample, all of one kind, which is the kind of the known classes."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    # Of a mixed list numpy makes one type, in which different labels may become the same.
+    # numpy converts a mixed list to one type, in which different labels may become equal.
     y = column_or_1d(y if hasattr(y, "__array__") else np.asarray(y, object), warn=True)
     if len(y) != n_samples:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n_samples} and {len(y)}")
     if y.dtype.kind == "O":
         y = _of_one_kind(y)
-    if y.dtype == np.uint64:  # joined with int64 it would become floating-point
+    if y.dtype == np.uint64:  # combined with int64 it would become float64
         _check_range(y)
         y = y.astype(np.int64)
     if y.dtype.kind == "f":
@@ -89,7 +89,7 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
-    """One weight per sample, or None if all count the same."""
+    """One weight per sample, or None if all weights are equal."""
     if sample_weight is None:
         return None
     weights = np.asarray(sample_weight, np.float64)
@@ -103,9 +103,10 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
 
 
 def repetitions(weights: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Numbers of samples, each as often as its weight says.
+    """Sample numbers, each repeated according to its weight.
 
-    A fraction is the probability of once more; it is drawn. A class of which nothing is drawn keeps its heaviest sample.
+    The fractional part of a weight is the probability of one more repetition. A class of which nothing is drawn keeps
+    its heaviest sample.
     """
     times = np.floor(weights).astype(np.int64)
     if (times != weights).any():
@@ -116,7 +117,7 @@ def repetitions(weights: np.ndarray, labels: np.ndarray, rng: np.random.Generato
 
 
 def _of_one_kind(labels: np.ndarray) -> np.ndarray:
-    """An array of objects as one of strings, booleans, integers or floating-point numbers."""
+    """An object array converted to strings, booleans, integers or floats."""
     kinds = {_kind_of(label_type) for label_type in set(map(type, labels))}
     if len(kinds) > 1 or not kinds <= set(_TYPES):
         raise ValueError(
@@ -133,7 +134,7 @@ def _of_one_kind(labels: np.ndarray) -> np.ndarray:
 
 
 def _kind_of(label_type: type) -> str:
-    """The kind of labels of this type, or the type's name if it is not one for labels."""
+    """The kind of labels with this type, or the type's name if labels cannot have it."""
     return next((kind for types, kind in _KINDS.items() if issubclass(label_type, types)), label_type.__name__)
 
 
@@ -150,7 +151,7 @@ def _kind(labels: np.ndarray) -> str:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """A generator from a seed, a generator or a RandomState (of which a seed is drawn)."""
+    """A generator from a seed, a generator or a RandomState (from which a seed is drawn)."""
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(np.iinfo(np.int32).max)
     return np.random.default_rng(random_state)

@@ -1,8 +1,8 @@
-"""The paper's tables and figures as data: what to run, and what was published; and tables published elsewhere.
+"""The paper's tables and figures as data, with the published numbers; and tables of other papers.
 
-Each table and figure is a ``.toml`` file here; ``settings.toml`` holds what those of the paper share. A cell is a row
-and a column merged over the shared settings, so adding a row to an experiment is adding a line to its file. The
-experiments in ``ELSEWHERE`` run heads with their own defaults.
+Each table and figure is a ``.toml`` file in this folder; ``settings.toml`` has the settings that they share. A cell is
+a row and a column merged over the shared settings, so a new row needs one line. The experiments in ``ELSEWHERE`` use
+the default parameters of each head.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from taer.stream import class_stream, read_sessions, rows_digest, sample_stream
 
 _FOLDER = Path(__file__).parent
 _NUMBERED = sorted((path.stem for path in _FOLDER.glob("*[0-9].toml")), key=lambda name: (name[0] != "t", name))
-NAMES = (*_NUMBERED, "cited")  # of the paper, and the systems that it names without measuring them
-ELSEWHERE = ("fscil-cub",)  # published by others than the paper
+NAMES = (*_NUMBERED, "cited")  # of the paper, and the methods that it cites but does not run
+ELSEWHERE = ("fscil-cub",)  # published in other papers
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A head with all its parameters on a stream; the seeds are left open."""
+    """A head with all its parameters on a stream, for any seed."""
 
     dataset: str
     backbone: str
@@ -36,7 +36,7 @@ class Trial:
     first: int | None
     method: str
     params: Mapping[str, Any]
-    samples: str | None = None  # the file here that gives the training samples of each task, instead of the above
+    samples: str | None = None  # a file in this folder with the training samples of each task, instead of the above
 
     @property
     def source(self) -> tuple[str, str]:
@@ -45,7 +45,7 @@ class Trial:
 
     @cached_property
     def key(self) -> str:
-        """Equal for trials that run the same, whatever table or figure they come from."""
+        """Equal for trials with the same runs, in any table or figure."""
         protocol = (self.tasks, self.first) if self.samples is None else rows_digest(_sessions(self.samples))
         return trial_key(self.dataset, self.backbone, protocol, self.method, self.params)
 
@@ -60,7 +60,7 @@ class Trial:
 def trial_key(
     dataset: str, backbone: str, protocol: tuple[int, int | None] | str, method: str, params: Mapping[str, Any]
 ) -> str:
-    """``protocol``: the number of tasks and the classes of the first one, or the digest of the samples of each."""
+    """``protocol``: the number of tasks and of classes in the first one, or the digest of the samples of each task."""
     own = {name: value for name, value in params.items() if name != "random_state"}
     return json.dumps([dataset, backbone, protocol, method, own], sort_keys=True)
 
@@ -72,14 +72,14 @@ def _sessions(name: str) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table, or one curve or picture of a figure."""
+    """One number of a table, or one curve or panel of a figure."""
 
     row: str
     column: str
-    group: str  # heading over neighbouring columns; may be empty
+    group: str  # heading over neighboring columns; may be empty
     metric: str
     published: float | None
-    trial: Trial | None  # None for a number that is quoted and not measured here
+    trial: Trial | None  # None for a number that is only quoted
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Experiment:
 
     @property
     def label(self) -> str:
-        """``Table 1``, or the name of what the paper does not number."""
+        """``Table 1``, or the name of an experiment without a number."""
         kind, number = self.name[:-1], self.name[-1]
         return f"{kind.capitalize()} {number}" if number.isdigit() else self.name
 
@@ -140,7 +140,7 @@ def experiment(name: str, variant: str = "raw") -> Experiment:
 
 
 def variants() -> dict[str, str]:
-    """The forms in which the whole paper can be run, with a description of each."""
+    """The variants in which the whole paper can be run, with a description of each."""
     return {name: entry["title"] for name, entry in _read("settings")["variants"].items()}
 
 
@@ -159,7 +159,7 @@ def _cell(
 
 
 def _trial(given: dict[str, Any], variant: str) -> Trial:
-    """What is given for a cell, over what its method, its data set and all cells have in common."""
+    """The settings of a cell, merged over those of its method, its data set and all cells."""
     merged = given if "samples" in given else _with_settings(given, variant)
     method = merged["method"]
     params = {name: merged.get(name, default) for name, default in HEADS[method]().get_params().items()}
@@ -187,6 +187,6 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def distinct_runs(trials: Iterable[Trial], features: Mapping[tuple[str, str], FeatureSet], seeds: int) -> list[Run]:
-    """The runs of trials whose features are at hand; tables and figures share theirs."""
+    """The runs of trials whose features are available; tables and figures share runs."""
     distinct = {trial.key: trial for trial in trials if trial.source in features}
     return [run for trial in distinct.values() for run in trial.runs(features[trial.source], seeds)]

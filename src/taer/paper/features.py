@@ -13,7 +13,7 @@ Source = tuple[str, str]  # data set, backbone
 
 
 def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, FeatureSet]:
-    """The wanted feature sets that a folder has."""
+    """The requested feature sets that are in a folder."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; expected one with feature files")
     paths: dict[Source, Path] = {}
@@ -32,6 +32,6 @@ def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, Featur
 
 
 def extract_command(source: Source) -> str:
-    """What makes a feature file that is missing."""
+    """The command that extracts a missing feature file."""
     dataset, backbone = source
     return f"taer extract {dataset} --backbone {backbone} --out {dataset}-{backbone}.safetensors"

@@ -1,4 +1,4 @@
-"""Results put beside what was published."""
+"""Measured results beside the published numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from taer.stream import class_order
 
 
 class Library:
-    """Results by what they ran, so that a cell of the paper finds its own in any directory."""
+    """Results indexed by what was run, so that a cell finds its results in any directory."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         self._by_key: dict[str, dict[int, Result]] = {}
         for result in results:
-            if result["rows"] is not None or is_paper_order(result):  # rows decide the classes, too
+            if result["rows"] is not None or is_paper_order(result):  # the rows determine the classes, too
                 self._by_key.setdefault(result_key(result), {})[result["seed"]] = result
 
     def __getitem__(self, trial: Trial) -> list[Result]:
@@ -56,7 +56,7 @@ class Number:
 
 
 def number(cell: Cell, library: Library) -> Number:
-    """The measured number of a cell of a table, if there is one, beside the published one."""
+    """The measured number of a table cell, if there is one, beside the published one."""
     results = library[cell.trial] if cell.trial else []
     return Number.of((_value(result, cell.metric) for result in results), cell.published, quoted=cell.trial is None)
 
@@ -68,7 +68,7 @@ def _value(result: Result, metric: str) -> float:
 
 
 def is_paper_order(result: Result) -> bool:
-    """Whether the classes arrive as the seed of the run says, as they do in the paper's protocol."""
+    """Whether the class order is the one of the run's seed, as in the paper's protocol."""
     order = tuple(label for task in result["tasks"] for label in task)
     return order == _order(result["seed"], len(order))
 

@@ -1,4 +1,4 @@
-"""The paper's statements, each tested on its own published numbers and on what was measured."""
+"""The paper's statements, each tested on the published numbers and on the measured ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LITTLE = 1.0  # of a gain, in points
 
 
 class Check(NamedTuple):
-    """A statement where it can be tested: on a column of a table, for a method, …"""
+    """One test of a statement: on a column of a table, for a method, …"""
 
     where: str
     holds: bool
@@ -30,7 +30,7 @@ class Evidence:
         self._variant, self._library = variant, library
 
     def columns(self, name: str) -> Iterator[tuple[str, dict[str, float]]]:
-        """Each column of a table that has numbers: where it is, and its numbers by row."""
+        """Each column of a table that has numbers: its place, and its numbers by row."""
         table = experiment(name, self._variant)
         for column in zip(*table.cells, strict=True):
             found = {cell.row: value for cell in column if (value := self._value(cell)) is not None}
@@ -47,7 +47,7 @@ class Evidence:
         yield from found.items()
 
     def runs(self, name: str) -> Iterator[tuple[str, dict[str, list[Result]]]]:
-        """Each column of a figure that was measured: where it is, and its runs by row."""
+        """Each column of a figure that was measured: its place, and its runs by row."""
         if self._library is None:
             return
         for column in zip(*experiment(name, self._variant).cells, strict=True):
@@ -62,7 +62,7 @@ class Evidence:
 
 
 def verdict(checks: list[Check]) -> str:
-    """Holds, holds only where it does, does not hold, or was not tested."""
+    """Whether a statement holds everywhere, in some places, nowhere, or was not tested."""
     if not checks:
         return "not tested"
     good = [check.where for check in checks if check.holds]
@@ -159,7 +159,7 @@ def _falls_then_rises(evidence: Evidence) -> Iterator[Check]:
 
 
 def _bias(evidence: Evidence) -> Iterator[tuple[str, dict[str, tuple[float, float]]]]:
-    """Per method, in percent: old samples taken for the last task, and those of the last task taken for old."""
+    """Per method, in percent: old samples predicted as the last task, and samples of the last task predicted as old."""
     for where, rows in evidence.runs("figure3"):
         found = {}
         for row, runs in rows.items():
@@ -189,7 +189,7 @@ def _biased_to_the_old(evidence: Evidence) -> Iterator[Check]:
 
 
 def _memory_gains(evidence: Evidence) -> Iterator[tuple[str, dict[str, float]]]:
-    """Per method, what the largest memory gives over the smallest."""
+    """Per method, the gain from the smallest to the largest memory."""
     for group, columns in evidence.groups("figure5"):
         sizes = list(columns.values())
         if len(sizes) > 1:
@@ -227,7 +227,7 @@ def _backbone_helps(evidence: Evidence) -> Iterator[Check]:
 
 
 def _falls_slowly(evidence: Evidence) -> Iterator[Check]:
-    """By the fraction that is lost: a method with little to lose cannot lose many points."""
+    """Compares the lost fraction: a method with a low accuracy cannot lose many points."""
     for where, columns in evidence.groups("table4"):
         ends = {name: (rows["5"], rows["50"]) for name, rows in columns.items() if {"5", "50"} <= rows.keys()}
         lost = {name: 1 - last / first for name, (first, last) in ends.items()}

@@ -1,1 +1,1 @@
-"""Heads that are kept: saved and loaded, compared, written as ONNX graphs."""
+"""Saving, loading, comparing and exporting heads."""

@@ -1,4 +1,4 @@
-"""What a task changed: the columns that moved, and the decisions among old classes that differ."""
+"""The changes between two versions of a head: columns that moved, and decisions among old classes that differ."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from taer.rows import row_chunks
 class Audit:
     """The difference between a head and the same head some tasks later."""
 
-    old_classes: list[Any]  # those that both know, in order of learning
+    old_classes: list[Any]  # classes that both versions know, in order of learning
     new_classes: list[Any]  # in order of learning
     forgotten: list[Any]  # in order of learning
-    moved: list[Any]  # old classes of which something that decides their scores is not bit-identical
-    compared: int  # samples looked at
-    changed: int  # samples for which the best of the old classes is another one now
+    moved: list[Any]  # old classes whose scores depend on an array that is not bit-identical
+    compared: int  # samples on which decisions were compared
+    changed: int  # samples for which another old class is best now
 
     def sentence(self) -> str:
         """The audit in words."""
@@ -56,7 +56,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     """
     if type(old) is not type(new):
         raise ValueError(f"{type(old).__name__} and {type(new).__name__} are not two versions of one head")
-    old, new = copy.copy(old), copy.copy(new)  # one state of each, whatever another thread teaches them meanwhile
+    old, new = copy.copy(old), copy.copy(new)  # a consistent state, even if another thread teaches them now
     if old.n_features_in_ != new.n_features_in_:
         raise ValueError(f"the heads take features of width {old.n_features_in_} and {new.n_features_in_}")
     common, at_old, at_new = np.intersect1d(old.classes_, new.classes_, return_indices=True)
@@ -66,7 +66,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
         samples: Any = X if hasattr(X, "shape") else np.asarray(X)
         compared = len(samples)
         for rows in row_chunks(samples, width=max(samples.shape[1], len(new.classes_))):
-            # The scores that predict compares, and so whatever rounds them otherwise shows here.
+            # These are the scores that predict compares, so differences in rounding are found, too.
             before, after = old.scores(samples[rows])[:, at_old], new.scores(samples[rows])[:, at_new]
             changed += int((before.argmax(axis=1) != after.argmax(axis=1)).sum())
     earlier, later = (dict.fromkeys(label for label, _ in head.learning_order_) for head in (old, new))

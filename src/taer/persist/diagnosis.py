@@ -1,4 +1,4 @@
-"""Where a head goes wrong: classes that are confused, classes that are weak, samples that may be mislabelled."""
+"""The errors of a head: confused classes, weak classes, samples that may be mislabeled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from taer.rows import row_chunks, select
 
 @dataclass(frozen=True)
 class Confused:
-    """Samples of one class that are taken for another."""
+    """Samples of one class that are predicted as another."""
 
     label: Any
     taken_for: Any
@@ -37,7 +37,7 @@ class ClassAccuracy:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A sample that the head takes for another class than its label says."""
+    """A sample whose predicted class is not its label."""
 
     row: int
     label: Any
@@ -47,12 +47,12 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a head does with labelled samples."""
+    """The predictions of a head on labeled samples, compared with the labels."""
 
     labels: list[Any]  # the classes of the head, sorted
-    confusion: np.ndarray  # samples of each class (rows) that are taken for each class (columns)
-    suspects: list[Suspect]  # the least likely under their own label first
-    unknown: int  # samples of classes that the head does not know; they are left out
+    confusion: np.ndarray  # samples of each class (rows) that are predicted as each class (columns)
+    suspects: list[Suspect]  # lowest probability of their own label first
+    unknown: int  # samples of classes that the head does not know; they are not counted
 
     @property
     def samples(self) -> int:
@@ -60,11 +60,11 @@ class Diagnosis:
 
     @property
     def accuracy(self) -> float:
-        """Fraction of the samples that are right."""
+        """Fraction of correct predictions."""
         return float(np.trace(self.confusion) / max(1, self.samples))
 
     def confused(self) -> list[Confused]:
-        """Pairs of classes, those with the most samples first."""
+        """Pairs of classes, the most frequent confusion first."""
         of_class = self.confusion.sum(axis=1)
         pairs = [
             Confused(
@@ -76,9 +76,9 @@ class Diagnosis:
         return sorted(pairs, key=lambda pair: (-pair.count, -pair.fraction))
 
     def weak(self) -> list[ClassAccuracy]:
-        """Classes below the accuracy of all samples by more than chance explains, the lowest first.
+        """Classes clearly below the accuracy of all samples, the lowest first.
 
-        By more than one standard deviation of the accuracy on as many samples as the class has.
+        Clearly means by more than one standard deviation of the accuracy on as many samples as the class has.
         """
         counts = self.confusion.sum(axis=1)
         tested = [
@@ -91,17 +91,17 @@ class Diagnosis:
 
 
 def diagnose(head: Head, X: ArrayLike, y: ArrayLike, *, folds: int | None = None) -> Diagnosis:
-    """Compare what a head answers for samples with their labels.
+    """Compare the predictions of a head with the labels.
 
     Parameters
     ----------
     head : Head
         A fitted head.
     X, y : arrays
-        Features and labels; samples of classes that the head does not know are left out.
+        Features and labels. Samples of classes that the head does not know are not counted.
     folds : int, optional
-        For samples that the head has learned, which tell little, because it was told their labels. Each is judged by a
-        copy of the head with the same parameters that has learned all folds but the sample's own, in one task.
+        Use this for samples that the head was trained on. Each sample is then predicted by a head with the same
+        parameters that was trained on the other folds, in one task.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def diagnose(head: Head, X: ArrayLike, y: ArrayLike, *, folds: int | None = None
     >>> found.samples, len(found.suspects), len(found.weak())
     (100, 15, 2)
     """
-    head = copy.copy(head)  # one state of it, whatever another thread teaches it meanwhile
+    head = copy.copy(head)  # a consistent state, even if another thread teaches it now
     samples: Any = X if hasattr(X, "shape") else np.asarray(X)
     labels, classes = np.asarray(y), head.classes_.tolist()
     if len(labels) != len(samples):
@@ -126,7 +126,7 @@ def diagnose(head: Head, X: ArrayLike, y: ArrayLike, *, folds: int | None = None
         for part in row_chunks(rows, width=max(samples.shape[1], len(classes))):
             judged.append(_judge(judge, head, samples, labels, rows[part]))
     rows, truth, taken_for, likely, margin = map(np.concatenate, zip(*judged, strict=True))
-    order = np.lexsort((margin, likely))  # by the margin where probabilities are too small to differ
+    order = np.lexsort((margin, likely))  # by margin where the probabilities underflow
     return Diagnosis(
         labels=classes,
         confusion=confusion_matrix(truth, taken_for, np.arange(len(classes))),
@@ -140,7 +140,7 @@ def diagnose(head: Head, X: ArrayLike, y: ArrayLike, *, folds: int | None = None
 
 
 class _Judged(NamedTuple):
-    """Samples, the classes they have and are taken for, and how likely and how far from winning their own is."""
+    """Samples with their label, their prediction, and the probability and the margin of their label."""
 
     rows: np.ndarray
     truth: np.ndarray
@@ -164,13 +164,11 @@ def _judge(judge: Head, head: Head, samples: Any, labels: np.ndarray, rows: np.n
 def _judges(
     head: Head, samples: Any, labels: np.ndarray, known: np.ndarray, folds: int
 ) -> Iterator[tuple[Head, np.ndarray]]:
-    """For each fold a head that has not learned it, and the samples of the fold whose classes it knows."""
+    """For each fold, a head trained on the other folds, and the samples of the fold whose classes it knows."""
     if not 2 <= folds <= np.unique(labels[known], return_counts=True)[1].max():
         raise ValueError(f"folds must be 2 or more, and some class must have as many samples, got {folds}")
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # of classes with fewer samples, which are looked at as far as can be
+        warnings.simplefilter("ignore", UserWarning)  # of classes with fewer samples than folds, which is fine here
         for rest, fold in StratifiedKFold(folds, shuffle=True, random_state=0).split(known, labels[known]):
             judge = clone(head).fit(select(samples, known[rest]), labels[known[rest]])
             rows = known[fold]

@@ -1,4 +1,4 @@
-"""What a head is made of, as JSON and arrays, and back. Every kind of value has a name of its own."""
+"""Fitted state as JSON and arrays, and back. Every kind of value has a name in the file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def decode_all(decode: Callable[[Any], Any], values: Mapping[str, Any]) -> dict[
 
 
 class Encoder:
-    """Turns fitted state into JSON, with the arrays put aside as tensors named by where they were found."""
+    """Turns fitted state into JSON and tensors; a tensor is named by its place in the state."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, np.ndarray] = {}
@@ -75,7 +75,7 @@ class Encoder:
             return {"$strings": [array.dtype.kind, list(array.shape), array.ravel().tolist()]}
         if array.dtype.name not in _DTYPES:
             raise ValueError(f"the head cannot be saved: {where} is an array of {array.dtype}")
-        # Products of matrices may round differently when a matrix lies the other way round in memory.
+        # Matrix products may round differently if the memory order of a matrix changes.
         turned = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
         self.tensors[where] = np.ascontiguousarray(array.T if turned else array).reshape(
             array.shape[::-1] if turned else array.shape
@@ -84,7 +84,7 @@ class Encoder:
 
 
 class Decoder:
-    """The inverse of the encoder. What the file names is looked up among known kinds, never imported."""
+    """The inverse of the encoder. Names in the file are looked up among known kinds, never imported."""
 
     def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
         self._kinds: dict[str, Callable[[Any], Any]] = {
@@ -129,5 +129,5 @@ class Decoder:
 
 
 def made(kind: Any, parts: Any) -> Any:
-    """A value of a known kind from what describes it."""
+    """A value of a known kind from its description."""
     return kind(*parts) if issubclass(kind, tuple) else kind.from_arrays(parts)

@@ -1,4 +1,4 @@
-"""Heads in the format before: classes in sorted order, columns in the user's space, values by their Python modules."""
+"""Heads in the previous format: sorted classes, columns in the user's space, values named by Python modules."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ _VALUES: dict[str, Any] = {
     },
 }
 _KEPT = ("classes_", "learning_order_", "n_tasks_", "n_features_in_", "feature_names_in_", "dtype_", "memory_")
-_CLOSED = ("statistics_", "temperature_", "shrinkage_", "covariance_", "unlabelled_", "prior_", "strength_")
+_CLOSED = ("statistics_", "temperature_", "shrinkage_", "covariance_", "prior_", "strength_")
 _GAUSSIAN = ("first_temperature_", "betas_")
 
 
 def converted(
     header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters and state as the present format has them."""
+    """Parameters and state converted to the current format."""
     decode = _EarlierDecoder(tensors).decode
     name, params, old = header["name"], decode_all(decode, header["params"]), decode_all(decode, header["state"])
     labels = np.array([label for label, _ in old["learning_order_"]])
     order = np.searchsorted(old["classes_"], labels)  # of each class in order of arrival
     state = {key: old[key] for key in (*_KEPT, *_CLOSED, *_GAUSSIAN) if key in old}
     state |= {"rng_": old["_rng_"], "numbers_": np.argsort(labels, kind="stable")}
+    if "unlabelled_" in old:
+        state["unlabeled_"] = old["unlabelled_"]
     state.setdefault("dtype_", "float32")
     if "mean_" in old:
         state |= _descended(old, order, params)
@@ -145,7 +147,7 @@ _RENAMED = {
 
 
 class _EarlierDecoder(Decoder):
-    """Values by the modules they were in."""
+    """Looks up values by the names of their former modules."""
 
     def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
         super().__init__(tensors)

@@ -1,4 +1,4 @@
-"""Heads as ONNX graphs, to be run without Python."""
+"""Export of heads to ONNX, to run them without Python."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from taer.files import written_whole
 from taer.heads import Head, name_of
 
 _OPSET = 17
-_OLDEST = 13  # since then the operations of these graphs have not changed
-_IR_VERSION = 8  # what runtimes since 2022 read
+_OLDEST = 13  # opset; the operations used here have not changed since
+_IR_VERSION = 8  # readable by runtimes since 2022
 
 
 def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.PathLike[str] | None = None) -> None:
@@ -30,16 +30,16 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
     Parameters
     ----------
     head : Head
-        A linear head, or one in closed form without a full covariance per class.
+        A linear head, or a closed-form head without a full covariance per class.
     path : path
-        The ``.onnx`` file; it appears whole or not at all.
+        The ``.onnx`` file to write.
     backbone : path or str, optional
         An ``.onnx`` file whose first output is the features; the graph then starts at its inputs. Or the name of a
         backbone for images; the graph then starts at ``pixels`` (n × height × width × 3, 8 bits), which are images
         after the resizing and cropping that its metadata describe (``preprocess``).
     """
     onnx = _onnx()
-    head = copy.copy(head)  # one state of it, whatever another thread teaches it meanwhile
+    head = copy.copy(head)  # a consistent state, even if another thread teaches it now
     properties = _properties(head)
     if backbone is None:
         model = _graph(head, _OPSET)
@@ -55,7 +55,7 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
     onnx.helper.set_model_props(model, properties)
     try:
         onnx.checker.check_model(model, full_check=True)
-    except Exception as error:  # the checker and shape inference raise families of their own
+    except Exception as error:  # the checker and shape inference have their own error types
         raise ValueError(f"the graph is not valid ONNX: {error}") from None
     with written_whole(path) as partial:
         onnx.save(model, partial, format="protobuf")
@@ -67,7 +67,7 @@ def _onnx() -> Any:
 
 
 class Graph:
-    """Nodes and weights of a graph that is written down from its inputs on; a value is known by its name."""
+    """Nodes and weights of a graph, added from the inputs on; values are referred to by name."""
 
     def __init__(self) -> None:
         self.onnx = _onnx()
@@ -75,7 +75,7 @@ class Graph:
         self.weights: list[Any] = []
 
     def add(self, kind: str, *inputs: str | np.ndarray, name: str | None = None, **attributes: Any) -> str:
-        """One more operation, on values or constants; returns its value."""
+        """Add an operation on values or constants; returns the name of its output."""
         names = [self._constant(value) if isinstance(value, np.ndarray) else value for value in inputs]
         name = name or f"{kind}{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(kind, names, [name], **attributes))
@@ -94,7 +94,7 @@ def _graph(head: Head, version: int) -> Any:
     onnx = _onnx()
     graph = Graph()
     dtype = np.dtype(head.dtype_)
-    # Scores are solved in float64, answered in the type of the features, and have a temperature.
+    # Scores are computed in float64, returned in the type of the features, and divided by a temperature.
     scores = graph.cast(head.graph(graph), dtype)
     temperature = np.array(getattr(head, "temperature_", 1.0), dtype)
     graph.add("Div", scores, temperature, name="scores")
@@ -129,7 +129,7 @@ def _read(path: Path) -> Any:
 
 
 def _behind(backbone: Any, name: str, head: Head) -> Any:
-    """The head's graph after a backbone's, with only the head's outputs."""
+    """The head's graph after the backbone's, with only the outputs of the head."""
     onnx = _onnx()
     features = backbone.graph.output[0]
     width = head.n_features_in_

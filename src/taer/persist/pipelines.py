@@ -1,7 +1,7 @@
-"""Pipelines on disk: the file of a head, with the steps before it.
+"""Pipelines on disk: the file of a head, plus the steps before it.
 
-The header has a list of steps, each with its name, its kind and what describes it. Kinds are looked up in a list of ours,
-never imported. Of a transformer the parameters and the fitted attributes are kept.
+The header has a list of steps, each with its name, its kind and its description. Kinds are looked up in a fixed list,
+never imported. A transformer is stored as its parameters and fitted attributes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FITTED = re.compile(r"[a-z]\w*_", re.ASCII)
 
 
 def save_pipeline(pipeline: Pipeline, path: str | os.PathLike[str]) -> None:
-    """Write a fitted pipeline; the file appears whole and on disk, or not at all."""
+    """Write a fitted pipeline to disk, atomically."""
     tensors: dict[str, np.ndarray] = {}
     steps: list[Any] = []
     for name, step in pipeline.steps:
@@ -44,11 +44,11 @@ def save_pipeline(pipeline: Pipeline, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Head | Pipeline:
-    """The head or pipeline that ``save`` wrote: it predicts the same bits and goes on learning as if never saved.
+    """Load a head or pipeline that ``save`` wrote. Its scores have the same bits, and it can go on learning.
 
-    Nothing in the file is executed. A file that is cut, altered, inconsistent, of another kind or of a newer format is
-    refused with a ``ValueError``, and so is a pipeline whose backbone has other weights here. A head of a class of your own
-    is found if its module was imported before, or if its package offers it in the entry point group ``taer.heads``.
+    Nothing in the file is executed. A file that is truncated, altered, inconsistent, of another kind or of a newer format
+    raises ``ValueError``, and so does a pipeline whose backbone has other weights on this machine. A head class of your
+    own is found if its module has been imported, or if its package offers it in the entry point group ``taer.heads``.
     """
     return heads.read_described(path, {**heads.READERS, heads.PIPELINE: _restored})
 

@@ -1,10 +1,10 @@
-"""Heads on disk: one ``.safetensors`` file with everything a head knows, and no pickle.
+"""Heads on disk: one ``.safetensors`` file with the whole state of a head, without pickle.
 
 Arrays are tensors; everything else is JSON in the header. The header's metadata has three strings:
 ``format`` = ``taer-head/3``, ``head`` (JSON: name, parameters, classes in order of learning, versions, state) and
 ``sha256`` (of that JSON and of all tensors). A value that JSON lacks is an object with one key that starts with
-``$``; dictionaries are lists of pairs, so no key can be mistaken for one. Heads and the values they are made of go by
-names of their own, not by those of Python's modules.
+``$``; dictionaries are lists of pairs, so no key can be mistaken for one. Heads and the values in them have names that
+do not depend on Python modules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def save(head: Head, path: str | os.PathLike[str]) -> None:
-    """Write a fitted head; the file appears whole and on disk, or not at all.
+    """Write a fitted head to disk, atomically.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def save(head: Head, path: str | os.PathLike[str]) -> None:
 def write_described(
     path: str | os.PathLike[str], format: str, tensors: dict[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
-    """Write tensors and a header that describes them, with a checksum."""
+    """Write tensors and a header, with a checksum."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -72,17 +72,17 @@ def write_described(
 
 
 def load(path: str | os.PathLike[str]) -> Head:
-    """The head that ``save`` wrote: it predicts the same bits and goes on learning as if never saved.
+    """Load a head that ``save`` wrote. Its scores have the same bits, and it can go on learning.
 
-    Nothing in the file is executed. A file that is cut, altered, inconsistent, of another kind or of a newer format is
-    refused with a ``ValueError``. A head of a class of your own is found if its module was imported before, or if its
-    package offers it in the entry point group ``taer.heads``.
+    Nothing in the file is executed. A file that is truncated, altered, inconsistent, of another kind or of a newer format
+    raises ``ValueError``. A head class of your own is found if its module has been imported, or if its package offers it
+    in the entry point group ``taer.heads``.
     """
     return read_described(path, READERS)
 
 
 def read_described(path: str | os.PathLike[str], readers: Mapping[str, Callable[..., T]]) -> T:
-    """What the reader of the file's format makes of its header and tensors, if their checksum is right."""
+    """The header and tensors of a file, verified by checksum and decoded by the reader of the file's format."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file" if not path.exists() else f"{path}: not a file")
@@ -94,14 +94,14 @@ def read_described(path: str | os.PathLike[str], readers: Mapping[str, Callable[
         return readers[metadata["format"]](json.loads(text), tensors)
     except ValueError as error:
         raise ValueError(f"{path}: not a valid head: {str(error)[:500]}") from None
-    except Exception as error:  # a header with the right checksum can still say anything
+    except Exception as error:  # a header with the right checksum can still have any content
         raise ValueError(
             f"{path}: not a valid head: its header is not one that taer writes ({type(error).__name__}: {str(error)[:500]})"
         ) from None
 
 
 def is_head(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a saved head, of any version, by its header."""
+    """Whether the header of a file is that of a saved head, of any version."""
     return format_of(path).startswith("taer-head/")
 
 
@@ -125,13 +125,13 @@ def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str,
             return metadata, {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
     except ValueError:
         raise
-    except Exception as error:  # a type that numpy lacks has errors of its own
+    except Exception as error:  # a type that numpy lacks raises other errors
         raise ValueError(f"{refusal} ({error})") from None
 
 
 def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The tensors of a head, and a header that says everything else."""
-    head = copy.copy(head)  # one state of it, whatever another thread teaches it meanwhile
+    """The tensors of a head, and a header with everything else."""
+    head = copy.copy(head)  # a consistent state, even if another thread teaches it now
     if not hasattr(head, "classes_"):
         raise ValueError(f"this {type(head).__name__} has learned nothing yet, so there is nothing to save")
     params, state = {item.name for item in fields(head)}, head.state()
@@ -158,7 +158,7 @@ def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, earlier: bool = False) -> Head:
-    """The head that :func:`describe` described."""
+    """The inverse of :func:`describe`."""
     kind = _kind(header["name"])
     if earlier:
         params, state = converted(header, tensors)
@@ -183,14 +183,14 @@ READERS: dict[str, Callable[..., Head]] = {FORMAT: restored, EARLIER: partial(re
 
 
 def _tasks(head: Head) -> list[list[Any]]:
-    """The classes by the task in which they were first seen."""
+    """The classes of each task, by the task in which they were first seen."""
     return [
         [label for label, task in head.learning_order_ if task == number + 1] for number in range(head.n_tasks_)
     ]
 
 
 def _kind(name: str) -> type[Head]:
-    """A class by its name; one by its import path only if its module is there already: a file imports nothing."""
+    """A head class by its name. An import path works only if its module is loaded: a file must not import anything."""
     if ":" in name:
         module, _, attribute = name.partition(":")
         kind = getattr(sys.modules.get(module), attribute, None)
@@ -204,7 +204,7 @@ def _kind(name: str) -> type[Head]:
 
 
 def checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """The hash of everything that a file says."""
+    """The hash of the whole content of a file."""
     digest = hashlib.sha256(header.encode())
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])

@@ -1,4 +1,4 @@
-"""Results on disk turned into one page, and into tables and figures for a paper."""
+"""Reports: results on disk as one page, and as tables and figures for a paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN = ("figures", "tables", "confusion")  # folders of a report that are writte
 def write_report(directories: Sequence[Path], out: Path) -> Path:
     """Write ``index.html``, ``report.md``, and folders of figures, tables and confusion matrices.
 
-    Two directories are compared; returns the page.
+    Two directories are compared. Returns the path of the page.
     """
     from taer.report.page import html, markdown
 
@@ -37,7 +37,7 @@ def write_report(directories: Sequence[Path], out: Path) -> Path:
 
 
 def make_sections(directories: Sequence[Path]) -> list[Section]:
-    """The parts of the page: the paper if it was run, a comparison if there are two, and every stream."""
+    """The sections of the page: the paper if it was run, a comparison of two directories, and every stream."""
     from taer.report.of_paper import paper_sections, statements_section
     from taer.report.of_streams import stream_section
 

@@ -1,4 +1,4 @@
-"""What a page is made of."""
+"""The building blocks of a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taer.report.tables import Table
 
 @dataclass(frozen=True)
 class Confusions:
-    """One picture for files; on the page, matrices that name the classes under the pointer."""
+    """Confusion matrices: one image in files; on the page, matrices that show the classes under the pointer."""
 
     picture: Picture
     members: list[Confusion]
@@ -19,7 +19,7 @@ class Confusions:
 
 @dataclass(frozen=True)
 class Listing:
-    """Lines to copy."""
+    """Lines for the reader to copy."""
 
     title: str
     lines: list[str]

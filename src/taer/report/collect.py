@@ -1,4 +1,4 @@
-"""Results of one or two directories, sorted into streams and, on each stream, into groups of equal runs."""
+"""Results of one or two directories, grouped by stream and by head and parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from taer.paper.measured import is_paper_order
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one head with the same parameters on the same stream: they differ in seed and class order."""
+    """Runs of one head with the same parameters on the same stream, with different seeds and class orders."""
 
     method: str
-    detail: str  # the parameters that tell it from other groups of its method, if there are any
+    detail: str  # the parameters that differ from other groups of the same method
     directory: str
     params: dict[str, Any]
     results: list[Result]  # by seed
@@ -30,7 +30,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Setting:
-    """A feature set cut into tasks of certain sizes, and how many of their training samples were learned from."""
+    """A feature set, the sizes of its tasks, and the number of training samples used."""
 
     features: str
     sizes: tuple[int, ...]
@@ -47,23 +47,23 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """For file names and anchors."""
+        """A name for files and anchors."""
         first = f"-first-{self.sizes[0]}" if len(set(self.sizes)) > 1 else ""
         return slug(f"{self.features}{first}-tasks-{len(self.sizes) - bool(first)} {self.sampling}")
 
 
 def rank(method: str) -> int:
-    """The place of a method among the heads; last for one that is no longer there."""
+    """The position of a method among the heads; unknown methods come last."""
     return list(HEADS).index(method) if method in HEADS else len(HEADS)
 
 
 def slug(words: str) -> str:
-    """Fit for a file name and an anchor."""
+    """The text in a form for file names and anchors."""
     return re.sub(r"[^\w.+-]+", "-", words).strip("-")
 
 
 def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:
-    """Streams with their groups. Equal heads in two directories have equal labels."""
+    """Streams with their groups. The same head has the same label in both directories."""
     found: dict[tuple[str, tuple[int, ...], str], list[tuple[str, Result]]] = {}
     for directory, results in by_directory.items():
         for result in results:
@@ -106,7 +106,7 @@ def _groups(directory: str, results: Sequence[Result]) -> list[Group]:
 
 
 def _settings(result: Result) -> dict[str, Any]:
-    """The parameters, and whether the class order follows the seed, is the natural one, or was given."""
+    """The parameters, and the kind of class order: by seed, natural, or given."""
     params = {name: value for name, value in result["params"].items() if name != "random_state"}
     order = [label for task in result["tasks"] for label in task]
     fixed = "natural" if order == sorted(order) else "given"
@@ -114,7 +114,7 @@ def _settings(result: Result) -> dict[str, Any]:
 
 
 def _sampling(result: Result) -> str:
-    """What a task gives of its classes, if not all of it."""
+    """A description of the training samples of a task, if it does not use all of them."""
     if result["rows"] is None:
         return ""
     if result["shots"] is not None:

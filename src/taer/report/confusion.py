@@ -1,4 +1,4 @@
-"""Confusion matrices as small images that a page can read back: one pixel is one pair of classes."""
+"""Confusion matrices as small images that a page can read: one pixel per pair of classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taer.experiment import Result
 
 @dataclass(frozen=True)
 class Confusion:
-    """Of one run; classes in the order of learning."""
+    """The confusion matrix of one run; classes in order of learning."""
 
     label: str
     classes: list[str]
@@ -26,12 +26,12 @@ class Confusion:
 
     @property
     def ratios(self) -> np.ndarray:
-        """Of each class, the fraction predicted as each."""
+        """For each class, the fraction of its samples predicted as each class."""
         return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
 
     @property
     def png(self) -> str:
-        """A data URL of a grey image; brightness is the square root of the ratio."""
+        """A data URL of a gray image; brightness is the square root of the ratio."""
         from matplotlib.image import imsave
 
         file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A diagnosis as a figure: the classes that are confused most, and those that need more examples."""
+"""A diagnosis as a figure: the most confused classes, and the classes that need more examples."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from taer.files import written_whole
 from taer.persist.diagnosis import Diagnosis
 from taer.report.figures import STYLE
 
-_CLASSES = 12  # that have room in a panel
+_CLASSES = 12  # that fit into a panel
 
 
 def draw_diagnosis(found: Diagnosis, examples: Mapping[Any, int], path: Path) -> None:
-    """Write the figure as .svg, .pdf or .png; ``examples`` are the training samples of each class."""
+    """Write the figure as .svg, .pdf or .png; ``examples`` has the number of training samples per class."""
     matplotlib = require("matplotlib", "report")
     from matplotlib.figure import Figure
 
@@ -33,7 +33,7 @@ def draw_diagnosis(found: Diagnosis, examples: Mapping[Any, int], path: Path) ->
 
 
 def _matrix(ax: Any, found: Diagnosis) -> None:
-    """The classes that are confused most, among themselves."""
+    """The confusion matrix of the most confused classes."""
     shown: dict[Any, None] = {}
     for pair in found.confused():
         if len(shown) + len({pair.label, pair.taken_for} - shown.keys()) <= _CLASSES:
@@ -55,7 +55,7 @@ def _matrix(ax: Any, found: Diagnosis) -> None:
 
 
 def _bars(ax: Any, found: Diagnosis, examples: Mapping[Any, int]) -> None:
-    """The weakest classes, with the number of their examples; the dashed line is the accuracy on all samples."""
+    """The weakest classes and their numbers of examples; the dashed line is the accuracy on all samples."""
     weak = found.weak()[:_CLASSES]
     accuracies = [100 * each.accuracy for each in weak]
     ax.barh(range(len(weak)), accuracies, color="#E69F00")

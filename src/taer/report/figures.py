@@ -1,7 +1,7 @@
-"""Figures: curves, matrices and confusion, drawn once for files and for the page.
+"""Figures: curves, matrices and confusion matrices, drawn once for files and for the page.
 
-Colours are those of Okabe and Ito, which colour-blind readers tell apart; markers differ as well. TaER has the
-colour of the text, so that it stands out on paper and on a dark screen alike.
+The colors are those of Okabe and Ito, which color-blind readers can distinguish; markers differ as well. TaER has the
+color of the text, so that it stands out on paper and on a dark screen.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _GROUND = "#101214", "#fefefe"  # colours that nothing else has, so that a page can put its own
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+_INK, _GROUND = "#101214", "#fefefe"  # unique colors, which a page replaces by its own
+_COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = ("o", "s", "^", "v", "D", "P", "X", "<", ">")
 STYLE: Any = {
     "axes.edgecolor": _INK,
@@ -60,7 +60,7 @@ class Picture:
 
     @property
     def inline(self) -> str:
-        """For a page: ink and ground are those of the page, and no two pictures share an id."""
+        """The SVG for a page: in the colors of the page, and with ids that no other figure has."""
         drawing = self.svg[self.svg.index("<svg") :].replace(_INK, "currentColor").replace(_GROUND, "none")
         drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
         used = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", drawing))
@@ -72,14 +72,14 @@ class Picture:
 @dataclass(frozen=True)
 class Curve:
     label: str
-    method: str  # it looks the same in all panels
+    method: str  # sets the line style, which is the same in all panels
     points: np.ndarray  # one row per run
-    dashed: bool = False  # a second quantity of a method
-    x: tuple[float, ...] = ()  # where its points are, if not where those of all are
+    dashed: bool = False  # for a second quantity of the same method
+    x: tuple[float, ...] = ()  # its own x values, if they differ from those of the panel
 
 
 def _styled(draw: Callable[..., Picture]) -> Callable[..., Picture]:
-    """Everything in a figure made under our style, whatever the user's is."""
+    """Run a drawing function with our style instead of the user's."""
 
     @wraps(draw)
     def styled(*arguments: Any, **options: Any) -> Picture:
@@ -101,7 +101,7 @@ def curves(
     labels: tuple[str, str],
     logarithmic: bool = False,
 ) -> Picture:
-    """Means over runs, with the range of the runs as a band; panels two abreast."""
+    """Means over runs, with the range of the runs as a band; two panels per row."""
     from matplotlib.ticker import MaxNLocator
 
     shown = {curve.method for members in panels.values() for curve in members}
@@ -112,21 +112,21 @@ def curves(
     for ax, (panel, members) in zip(axes, panels.items(), strict=False):
         for curve in members:
             number = present.index(curve.method)
-            colour = _COLOURS[(number - 1) % len(_COLOURS)] if number else _INK
+            color = _COLORS[(number - 1) % len(_COLORS)] if number else _INK
             mean = np.mean(curve.points, axis=0)
             at = curve.x or x[: len(mean)]
             ax.plot(
                 at,
                 mean,
                 label=curve.label,
-                color=colour,
+                color=color,
                 marker=_MARKERS[number % len(_MARKERS)],
                 linestyle="--" if curve.dashed else "-",
                 linewidth=1.4 if number else 2.2,
             )
             if len(curve.points) > 1:
                 low, high = np.min(curve.points, axis=0), np.max(curve.points, axis=0)
-                ax.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+                ax.fill_between(at, low, high, color=color, alpha=0.12, linewidth=0)
         ax.set(title=panel, xlabel=labels[0], ylabel=labels[1])
         if logarithmic:
             ax.set_xscale("log")
@@ -141,7 +141,7 @@ def curves(
 def matrices(
     name: str, title: str, note: str, panels: Mapping[str, np.ndarray], labels: tuple[str, str], gamma: float
 ) -> Picture:
-    """Fractions between 0 and 1 as brightness, one scale for all panels; a ``gamma`` below 1 makes small ones show."""
+    """Fractions as brightness, on one scale for all panels; a ``gamma`` below 1 makes small fractions visible."""
     from matplotlib.colors import PowerNorm
 
     titles = [_folded(panel) for panel in panels]
@@ -169,7 +169,7 @@ def _figure(
 ) -> tuple[Figure, Sequence[Axes]]:
     """Panels of one size, in inches, with room left, right, above and below each, and beside them all.
 
-    Fixed margins, as matplotlib's own layout would draw everything several times over.
+    Margins are fixed, because matplotlib's automatic layout would draw everything several times.
     """
     from matplotlib.figure import Figure
 
@@ -208,5 +208,5 @@ def _whole_ticks(ax: Axes, size: int) -> None:
 
 
 def _folded(label: str) -> str:
-    """Long labels on several lines, broken where their parts end."""
+    """Long labels on several lines, broken between their parts."""
     return label.replace(" (", "\n(").replace(", ", ",\n")

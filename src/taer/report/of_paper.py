@@ -1,4 +1,4 @@
-"""The paper's tables and figures from whatever results of them a directory has."""
+"""The paper's tables and figures, from the results in a directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _METRICS = {
 
 
 def paper_sections(directory: str, results: list[Result]) -> list[Section]:
-    """A section for each variant of the paper that has results."""
+    """One section for each variant of the paper that has results."""
     library = Library(results)
     sections = []
     for variant, title in variants().items():
@@ -60,7 +60,7 @@ def paper_sections(directory: str, results: list[Result]) -> list[Section]:
 
 
 def statements_section(results: dict[str, list[Result]]) -> list[Section]:
-    """What the paper says, tested on its own numbers and on each variant that was measured."""
+    """The paper's statements, tested on the published numbers and on each measured variant."""
     sources = {"Published numbers": Evidence("raw", None)}
     for directory, own in results.items():
         library = Library(own)
@@ -95,7 +95,7 @@ def _evidence(checks: list[Check]) -> str:
 
 
 def _was_run(variant: str, library: Library) -> bool:
-    """A method without standardisation is the same run in every variant; TaER tells them apart."""
+    """Whether a variant was run, by TaER: methods without standardization have the same run in every variant."""
     trials = [trial for name in NAMES for trial in experiment(name, variant).trials]
     return any(library[trial] for trial in trials if trial.method == "taer")
 
@@ -121,7 +121,7 @@ def _table(one: Experiment, library: Library, name: str, title: str) -> Table:
 
 
 def _lines(one: Experiment, library: Library, name: str, title: str) -> Picture:
-    """One panel per group of columns, one line per row, through the columns that were measured."""
+    """One panel per group of columns and one line per row, through the measured columns."""
     panels: dict[str, list[Curve]] = {}
     measured: dict[str, None] = {}
     for row in one.cells:
@@ -179,7 +179,7 @@ def _tasks(panels: dict[str, list[tuple[Cell, list[Result]]]]) -> int:
 
 
 def confusion_block(name: str, title: str, members: list[tuple[str, Result]]) -> Confusions:
-    """Confusion matrices of one run each."""
+    """Confusion matrices, each of one run."""
     made = [Confusion.of(label, run) for label, run in members]
     note = (
         f"Run with seed {members[0][1]['seed']}. Rows are true classes, columns predicted ones, both in the order "

@@ -1,4 +1,4 @@
-"""A section for each stream in the results, whatever it is: tables, curves, matrices, and how to run it again."""
+"""One section per stream in the results: tables, curves, matrices, and the commands to run it again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stream_section(setting: Setting, folded: bool) -> Section:
 
 
 def comparison(setting: Setting, directories: list[str]) -> Table | None:
-    """Equal heads of two directories side by side; nothing if they share none."""
+    """The heads that two directories share, side by side; None if there are none."""
     first, second = (
         {group.label: group for group in setting.groups if group.directory == one} for one in directories
     )
@@ -108,13 +108,13 @@ def _number(results: list[Result], metric: str) -> Number:
 
 
 def _measured(fractions: Sequence[float | None], published: float | None = None) -> Number:
-    """Mean and standard deviation in percent; a stream of one task has no value for some metrics."""
+    """Mean and standard deviation in percent. A stream of one task lacks some metrics."""
     return Number.of([value for value in fractions if value is not None], published)
 
 
 @cache
 def _published() -> dict[tuple[str, str], float]:
-    """The paper's numbers by what they ran and what they measure, for all variants."""
+    """The paper's numbers by trial and metric, for all variants."""
     experiments = [experiment(name, variant) for name in NAMES for variant in variants()]
     return {
         (cell.trial.key, cell.metric): cell.published
@@ -126,7 +126,7 @@ def _published() -> dict[tuple[str, str], float]:
 
 
 def _curves(setting: Setting, kind: str, title: str, key: str, axis: str) -> Picture:
-    """A panel for each combination of the parameters that vary."""
+    """One panel for each combination of the parameters that vary."""
     panels: dict[str, list[Curve]] = {}
     directories = list(dict.fromkeys(group.directory for group in setting.groups))
     for group in setting.groups:
@@ -153,7 +153,7 @@ def _accuracies(setting: Setting) -> Picture:
 
 
 def _again(setting: Setting) -> list[Block]:
-    """Commands, class orders and versions, so that anyone can run it again."""
+    """Commands, class orders and versions, so that anyone can repeat the runs."""
     results = [run for group in setting.groups for run in group.results]
     orders = {
         (run["seed"] if is_paper_order(run) else "given"): " | ".join(
@@ -186,6 +186,6 @@ def _command(setting: Setting, group: Group) -> str:
     drawn = "" if shots is None else f" --shots {shots}"
     given = bool(setting.sampling) and shots is None
     stream = f"{'--samples FILE' if given else f'--tasks {tasks}{first}{order}{drawn}'} --seeds {seeds}"
-    # A result knows what its features are, not where they lie; only the embedded ones are everywhere.
+    # A result has the fingerprint of its features, not their path; only the embedded ones are always available.
     file = "" if group.results[0]["features"] == load_features().fingerprint else " FEATURES"
     return f"taer run{file} --methods {group.method} {stream}{options}"

@@ -11,7 +11,7 @@ from taer.report.tables import Table, published_text, text
 
 
 def html(title: str, sections: list[Section]) -> str:
-    """A page that needs nothing but itself."""
+    """A page without external files."""
     import jinja2
 
     environment = jinja2.Environment(

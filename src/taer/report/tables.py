@@ -18,12 +18,12 @@ class Table:
     name: str  # of its files
     title: str
     note: str
-    columns: list[tuple[str, str]]  # heading over neighbours (may be empty), and name
+    columns: list[tuple[str, str]]  # heading over neighbors (may be empty), and name
     rows: list[list[Value]]
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """Headings over neighbouring columns and how many they span; empty if no column has one."""
+        """Headings over neighboring columns and the number of columns they span; empty if there are none."""
         spans = [(name, len(list(members))) for name, members in groupby(group for group, _ in self.columns)]
         return spans if any(name for name, _ in spans) else []
 
@@ -40,7 +40,7 @@ class Table:
         return f"**{self.title}.** {self.note}\n\n{body}\n"
 
     def csv(self) -> str:
-        """Numbers in full; a measured number becomes mean, standard deviation, number of runs, published, difference."""
+        """Numbers with all digits; a measured number has five columns: mean, std, runs, published, difference."""
         wide = [any(isinstance(row[i], Number) for row in self.rows) for i in range(len(self.columns))]
         parts = ("", " std", " runs", " published", " difference")
         file = io.StringIO()
@@ -53,7 +53,7 @@ class Table:
         return file.getvalue()
 
     def latex(self) -> str:
-        """For the package booktabs."""
+        """LaTeX with the package booktabs."""
         align = "".join("l" if isinstance(value, str) else "r" for value in self.rows[0])
         lines = [rf"% needs \usepackage{{booktabs}}; {self.title}", rf"\begin{{tabular}}{{{align}}}", r"\toprule"]
         if self.groups:

@@ -1,6 +1,6 @@
-"""A head behind HTTP: examples come in, tasks are learned, versions are kept, predictions never stop.
+"""A service for one head: it predicts, collects examples, learns tasks, and stores versions.
 
-``store`` keeps examples and versions on disk, ``tasks`` makes new versions in a process that ``learner`` runs,
-``serving`` is the version that answers, ``service`` is what can be done, ``routes`` and ``app`` speak HTTP, and
-``page`` is what a person sees.
+``store`` has examples and versions on disk, ``tasks`` makes new versions in a process that ``learner`` runs,
+``serving`` is the current version, ``service`` has all operations, ``routes`` and ``app`` offer them over HTTP, and
+``page`` is the web page.
 """

@@ -1,4 +1,4 @@
-"""The service as HTTP."""
+"""The HTTP application of the service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = Path(__file__).parent / "page"
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _READING = ("GET", "HEAD", "OPTIONS")
 _OPEN_PATHS = {"/", "/health", "/docs", "/openapi.json", *(f"/{file.name}" for file in PAGE.iterdir())}
-_SAVE_SECONDS = 60  # between two times that counts of answers are brought to disk
+_SAVE_SECONDS = 60  # between two writes of the counts of answers to disk
 
 
 def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
@@ -32,7 +32,7 @@ def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
     Parameters
     ----------
     token : str
-        Asked for by everything that changes the service; by everything at all if ``public``.
+        Required for every change or, if ``public``, for every request.
     public : bool
         Whether the service can be reached from other machines.
     """
@@ -54,7 +54,7 @@ def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
         version=__version__,
         description="A classifier whose classes grow: predict, add examples, learn them as one task, correct, go back.",
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
     )
     app.add_middleware(
@@ -90,10 +90,10 @@ async def _save_counts(service: Service) -> None:
 
 
 def _open_to_anyone(method: str, path: str) -> bool:
-    """What needs no token at a public address: the page's own files, the description, and whether it is up."""
+    """Requests without a token on a public address: the page's own files, the API description, and the health check."""
     return method in _READING and path in _OPEN_PATHS
 
 
 def _open_on_this_machine(method: str, path: str) -> bool:
-    """What needs no token here: everything that changes nothing."""
+    """Requests without a token on a local address: everything that changes nothing."""
     return method in _READING or path == "/predict"

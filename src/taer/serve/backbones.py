@@ -1,4 +1,4 @@
-"""The backbones of ``taer extract``, as the service uses them: raw image or text in, row of features out."""
+"""The backbones of ``taer extract`` for the service: from an image or a text to a row of features."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from taer.heads import Head
 
 
 def find(name: str, head: Head | None = None) -> Loaded:
-    """A backbone by the name that ``taer extract`` knows it by; loaded now, so that mistakes show at the start.
+    """Find a backbone by its name in ``taer extract``, and load it, so that errors occur at the start.
 
-    One whose features the head has not learned is refused.
+    Raises ValueError if the head has learned features of another backbone.
     """
     found = find_backbone(name)
     if head is not None:

@@ -1,4 +1,4 @@
-"""A copy of a service's folder as of one moment, taken while the service runs."""
+"""A consistent snapshot of a service's folder, taken while the service runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from taer.serve.store import version_file
 
 
 def back_up(folder: Path, out: Path) -> tuple[int, list[int]]:
-    """Write the database and the versions it knows to a tar file, which appears whole or not at all.
+    """Write the database and its versions to a tar file, atomically.
 
-    The database is copied as of one moment. Its versions were on disk before their rows were, and never change, so
-    they can be read afterwards. Returns the number of versions in the copy, and those whose file is missing.
+    The copy of the database is a snapshot. The files of its versions were written before their rows, and never change,
+    so they can be read afterwards. Returns the number of versions in the copy, and the versions whose file is missing.
     """
     database = folder / "taer.db"
     if not database.is_file():
@@ -40,7 +40,7 @@ def back_up(folder: Path, out: Path) -> tuple[int, list[int]]:
 
 
 def _copy(database: Path, copy: Path) -> list[int]:
-    """Copy a database that others may be writing to; the versions that the copy knows."""
+    """Copy a database that others may be writing to; returns the versions in the copy."""
     try:
         address = f"{database.absolute().as_uri()}?mode=rw"  # never makes one
         with (

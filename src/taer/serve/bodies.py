@@ -1,4 +1,4 @@
-"""From the bytes of a request to its parts, without keeping other requests waiting."""
+"""Parsing of request bodies, without blocking other requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from taer.serve.requests import Items, schema
 
 JSON, NPY = "application/json", "application/x-npy"
 _SMALL = 1 << 17  # bytes that are parsed in about a millisecond
-# Brackets cost most to parse. Each vector has one, and characters of texts may be brackets.
+# Brackets are the slowest to parse. Each vector has one, and the characters of texts may be brackets.
 _MAX_BRACKETS = MAX_VECTORS + MAX_TEXTS * MAX_TEXT
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -63,7 +63,7 @@ def body(kind: type[Kind]) -> Callable[[Request], Awaitable[Kind]]:
 
 
 def described(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """What OpenAPI says of the body."""
+    """The description of the body for OpenAPI."""
     content: dict[str, Any] = {JSON: {"schema": schema(kind)}}
     extra: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
     if issubclass(kind, Items):
@@ -84,7 +84,7 @@ def described(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _turn(request: Request) -> anyio.CapacityLimiter:
-    """One for the whole service: a parser keeps the interpreter to itself until it is done."""
+    """One lock for the whole service, because a parser blocks the interpreter until it is done."""
     state = request.app.state
     if not hasattr(state, "parsing"):
         state.parsing = anyio.CapacityLimiter(1)
@@ -93,7 +93,7 @@ def _turn(request: Request) -> anyio.CapacityLimiter:
 
 
 def _from_array(kind: type[Kind], content: bytes, options: dict[str, str]) -> Kind:
-    """Vectors as ``numpy.save`` writes them; the other fields are in the query."""
+    """Vectors in the format of ``numpy.save``; the other fields are in the query."""
     try:
         array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except Exception:  # headers are Python literals, and damaged ones raise anything
@@ -129,7 +129,7 @@ _MESSAGES = [
 
 
 def _sentence(message: str) -> str:
-    """What msgspec says, in our words: ``vectors.0.3: expected a number, got a string``."""
+    """An error of msgspec as a readable message: ``vectors.0.3: expected a number, got a string``."""
     told, _, place = message.partition(" - at `$")
     where = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", place.rstrip("`")).strip(".")
     for pattern, words in _MESSAGES:

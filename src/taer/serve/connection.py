@@ -1,4 +1,4 @@
-"""Connections that cannot be used to keep others out: each request must arrive in time, and idle ones make room."""
+"""Connections with timeouts: requests must arrive in time, and idle connections are closed to make room for others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MAX_CONNECTIONS = 512
 HEADER_SECONDS = 10.0  # from the first byte, or from connecting, to the end of the headers
 BODY_SECONDS = 60.0  # from then to the end of the body
-READ_SECONDS = 60.0  # for a client to go on reading an answer
+READ_SECONDS = 60.0  # for a client to continue reading an answer
 
 
 class Connection(H11Protocol):
-    """uvicorn's own protocol, which waits without limit once a connection is made, with a time limit for everything."""
+    """uvicorn's protocol with time limits; uvicorn itself waits without limit once a connection is open."""
 
     _all: ClassVar[dict[Connection, None]] = {}  # the oldest first
 
@@ -50,7 +50,7 @@ class Connection(H11Protocol):
             self._watch()
 
     def shutdown(self) -> None:
-        """A request that has not arrived is dropped when the server stops; one that is being answered may finish."""
+        """When the server stops, incomplete requests are dropped, and those being answered may finish."""
         if self.is_answering:
             super().shutdown()
         else:
@@ -67,11 +67,11 @@ class Connection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request is whole and its answer is not."""
+        """Whether a request is complete and its answer is not."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def _make_room(self) -> None:
-        """Drop the oldest connection that is not being answered."""
+        """Close the oldest connection that is not being answered."""
         for other in self._all:
             if not other.is_answering and other is not self:
                 del self._all[other]
@@ -80,7 +80,7 @@ class Connection(H11Protocol):
                 return
 
     def _watch(self) -> None:
-        """Start the clock when a request, or its body, begins to arrive; stop it when the request is whole."""
+        """Start a timer when a request or its body begins to arrive; stop it when the request is complete."""
         phase = self.conn.their_state
         if phase is self._phase:
             return

@@ -102,7 +102,9 @@ class Database:
     def _open(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA wal_autocheckpoint = 100")  # pages; by default a small service is all log
+        self._db.execute(
+            "PRAGMA wal_autocheckpoint = 100"
+        )  # pages; by default the data of a small service stay in the log
         self._db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
         with self.transaction() as db:
             (schema,) = db.execute("PRAGMA user_version").fetchone()
@@ -128,7 +130,7 @@ class Database:
             raise sqlite3.DatabaseError("it does not say which version is the current one")
 
     def to_file(self, all_of_it: bool = False) -> None:
-        """Bring what is in the write-ahead log to ``taer.db``: as far as nobody has to wait for it, or all of it."""
+        """Move the write-ahead log to ``taer.db``: as far as possible without waiting, or all of it."""
         with self._lock:
             self._db.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if all_of_it else 'PASSIVE'})").fetchall()
 

@@ -1,4 +1,4 @@
-"""``taer serve --demo``: a head that knows ten animals in sketches, and the eyes it saw them with."""
+"""``taer serve --demo``: a head that has learned sketches of ten animals, and the backbone for drawings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from taer.heads import Head, make_head
 from taer.serve.inputs import Backbone
 
 ANIMALS = ("crab", "crocodile", "duck", "flamingo", "hedgehog", "monkey", "owl", "parrot", "penguin", "shark")
-_DRAWING, _SIDE = 28, 128  # pixels of a drawing in sketches100, and of what the backbone is shown
+_DRAWING, _SIDE = 28, 128  # pixels of a drawing in sketches100, and of the input of the backbone
 
 
 def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:

@@ -1,4 +1,4 @@
-"""How many answers were marked unknown, hour by hour: a rise means that the world has changed."""
+"""The number of unknown answers per hour. A rise means that the data have changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOUR = 3600
 
 @dataclass(frozen=True)
 class Hour:
-    """Answers of one hour, and those of them that were marked unknown."""
+    """The answers of one hour, and how many were unknown."""
 
     start: str
     answered: int
@@ -23,7 +23,7 @@ class Hour:
 
 
 class Drift:
-    """Counts in memory, which :meth:`save` adds to those on disk."""
+    """Counts in memory; :meth:`save` adds them to those on disk."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class Drift:
                 )
 
     def hours(self, last: int) -> list[Hour]:
-        """Hours with answers among the last so many, the oldest first."""
+        """The recent hours that have answers, the oldest first."""
         self.save()
         now = int(time.time()) // _HOUR
         found = self._database.rows("SELECT * FROM answers WHERE hour > ? ORDER BY hour", now - last)

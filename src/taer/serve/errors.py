@@ -1,4 +1,4 @@
-"""Every failure is ``{"detail": a sentence}`` and nothing else."""
+"""Errors: every error response is ``{"detail": message}``."""
 
 from __future__ import annotations
 

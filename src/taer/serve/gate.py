@@ -1,4 +1,4 @@
-"""What every request passes on its way in and out: limits, counters, and headers that keep a browser safe."""
+"""The middleware of all requests: limits, counters, the token, and security headers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TOO_LARGE = f"a request may have {MAX_BODY >> 20} MiB; send less at once, or sm
 
 
 class Counters:
-    """What ``GET /metrics`` tells."""
+    """The counters of ``GET /metrics``."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -51,12 +51,12 @@ class Counters:
         self.tasks = Counter("taer_learned_tasks", "Tasks learned.", registry=self.registry)
 
     def watch(self, name: str, help: str, value: Callable[[], float]) -> None:
-        """A gauge that is read when asked for."""
+        """Add a gauge that is computed when it is read."""
         Gauge(name, help, registry=self.registry).set_function(value)
 
 
 class Gate:
-    """An ASGI layer around the application."""
+    """ASGI middleware around the application."""
 
     def __init__(
         self,

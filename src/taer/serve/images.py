@@ -1,4 +1,4 @@
-"""From an image that somebody sent to pixels: a photo of a phone is scaled down, and memory stays bounded."""
+"""Decoding of images in requests: large photos are scaled down, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from taer.features.images import FORMATS, open_image, to_rgb
 from taer.serve.inputs import MAX_IMAGE_BYTES, BadInput
 
-SIDE = 1024  # pixels of the longer side that a backbone is shown; it looks at fewer
+SIDE = 1024  # pixels of the longer side; backbones use fewer
 _KEPT_SIDE = 512  # of the copy that is kept with an example
 _MAX_PIXELS = 24_000_000  # of a file that is decoded as a whole
 _MAX_REDUCED = 64_000_000  # of a JPEG file that is decoded at a half, a quarter or an eighth of its size
@@ -20,7 +20,7 @@ _turn = threading.BoundedSemaphore(2)  # images that are decoded at the same tim
 
 
 def decode(text: str) -> Any:
-    """An RGB image from base64, with or without the prefix of a data URL; its size is checked before its pixels."""
+    """An RGB image from base64, with or without the prefix of a data URL. Its size is checked before it is decoded."""
     try:
         content = base64.b64decode(text.partition(",")[2] if text.startswith("data:") else text, validate=True)
     except (binascii.Error, ValueError):
@@ -51,14 +51,14 @@ def _scaled(content: bytes) -> Any:
             f"have {_MAX_REDUCED / 1e6:.0f}, any other file {_MAX_PIXELS / 1e6:.0f}; scale it down"
         )
     if max(image.size) > SIDE:
-        if image.mode == "P":  # colours of a palette cannot be averaged
+        if image.mode == "P":  # colors of a palette cannot be averaged
             image = image.convert("RGBA")
         image.thumbnail((SIDE, SIDE))
     return to_rgb(image)
 
 
 def kept(image: Any) -> bytes:
-    """A small JPEG file to keep with an example: to look at, and to show to another backbone one day."""
+    """A small JPEG file that is stored with an example, to show it and for another backbone later."""
     copy = image.copy()
     copy.thumbnail((_KEPT_SIDE, _KEPT_SIDE))
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What may come in: bounds on sizes and counts, in words that whoever sent it understands."""
+"""Limits on the sizes and numbers of inputs, with readable error messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_BODY = 16 << 20  # bytes of a request
 MAX_VECTORS = 1024
 MAX_WIDTH = 16_384
 MAX_IMAGES = 16
-MAX_IMAGE_BYTES = 11_000_000  # which has room in a request in base64
+MAX_IMAGE_BYTES = 11_000_000  # fits into a request in base64
 MAX_TEXTS = 64
 MAX_TEXT = 10_000  # characters
 MAX_LABEL = 100  # characters
@@ -29,13 +29,13 @@ class Backbone(Protocol):
 
     @property
     def origin(self) -> Origin | None:
-        """What a head remembers of it."""
+        """The origin that is recorded in a head."""
 
     def __call__(self, items: Sequence[Any], /) -> np.ndarray: ...
 
 
 class BadInput(Exception):
-    """Something a client sent is wrong, and the message says what."""
+    """Invalid input of a client, with an explanation."""
 
 
 def check_label(label: str | int, classes: np.ndarray | None) -> str:

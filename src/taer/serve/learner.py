@@ -1,7 +1,7 @@
-"""One task at a time, in a process of its own: predictions share neither its interpreter nor its fate.
+"""The learning process: one task at a time, separate from predictions.
 
-The process is started once and kept warm. It reads one line of JSON per task from its standard input, answers with
-one line, and ends at once when its input does: it never outlives its server.
+The process is started once and kept warm. It reads one line of JSON per task from its standard input and answers with
+one line. It ends as soon as its input is closed, so it never outlives its server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Busy(Exception):
 
 
 class Learner:
-    """The server's side: a warm process that is asked for one task at a time."""
+    """The server's side: a warm process that does one task at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,22 +40,22 @@ class Learner:
         """Start the process if there is none, so that it is warm when a task comes."""
         with self._starting:
             if self._process is None or self._process.poll() is not None:
-                # -P keeps the working directory off the path: a file that lies there must not pass for a module
+                # -P removes the working directory from the path, so that no file there is imported as a module
                 command = [sys.executable, "-P", "-m", "taer.serve.learner", str(self._folder)]
                 self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def stop(self) -> None:
-        """End the process; the store is whole at every moment."""
+        """End the process; the store is consistent at every moment."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def exclusively(self) -> _Turn:
-        """For what must not happen while a task is learned."""
+        """Inside, no task is learned."""
         return _Turn(self._turn)
 
     def do(self, task: str, **options: Any) -> int:
-        """Have one of the tasks of :mod:`taer.serve.tasks` done; the new version. Raises Busy or Refused."""
+        """Run one of the tasks of :mod:`taer.serve.tasks`; returns the new version. Raises Busy or Refused."""
         with self.exclusively():
             self.start()
             answer = self._ask({"task": task, **options})
@@ -78,7 +78,7 @@ class Learner:
 
 
 class _Turn:
-    """A lock that is never waited for."""
+    """A lock that raises instead of waiting."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock

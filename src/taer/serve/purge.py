@@ -1,4 +1,4 @@
-"""Examples that are deleted for good, with every version that was learned from them."""
+"""Permanent deletion of examples, with every version that was learned from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taer.serve.store import Store
 
 @dataclass(frozen=True)
 class Purged:
-    """What is gone, and what answers now."""
+    """The deleted examples and versions, and the current version."""
 
     examples: list[int]
     versions: list[int]
@@ -18,10 +18,10 @@ class Purged:
 
 
 def purge(store: Store, ids: Sequence[int]) -> Purged:
-    """Delete examples, and the versions that learned them with all that came of those; raises KeyError.
+    """Delete examples, the versions that learned them and all later versions built on those; raises KeyError.
 
-    A version that took an example back is deleted, too: what its first task fixed may still depend on it. What the
-    current version had learned besides waits again, under its present labels. Only while nobody learns.
+    A version that removed an example is deleted, too, because what its first task fixed may still depend on it. The
+    other examples of the current version wait again, with their current labels. Call it only while nothing is learned.
     """
     marks = ", ".join("?" * len(ids))
     found = store.rows(f"SELECT id, version, held_back FROM examples WHERE id IN ({marks})", *ids)
@@ -49,7 +49,7 @@ def purge(store: Store, ids: Sequence[int]) -> Purged:
 
 
 def _descendants(store: Store, versions: set[int]) -> set[int]:
-    """Versions and all that were made from them; a version is younger than its parent."""
+    """Versions and all that were built on them; a version is younger than its parent."""
     found = set(versions)
     for known in store.versions():
         if known.parent in found:
@@ -58,7 +58,7 @@ def _descendants(store: Store, versions: set[int]) -> set[int]:
 
 
 def _heir(store: Store, current: int, gone: set[int]) -> int:
-    """The youngest ancestor that stays and sees with the same backbone; 0 if there is none."""
+    """The youngest ancestor that is kept and has the same backbone; 0 if there is none."""
     for version in store.lineage(current):
         if version not in gone and store.backbone(version) == store.backbone(current):
             return version

@@ -1,4 +1,4 @@
-"""What a service does at its start with a folder that was damaged, or lost in part."""
+"""Recovery of a damaged or incomplete folder at the start of the service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taer.serve.tasks import describe
 
 
 def look_at_versions(store: Store) -> list[str]:
-    """With versions and no database, rebuild the history; the notices also name files that no row knows."""
+    """Rebuild the history if there are versions but no database. Returns notices, also about files without a row."""
     files, notices = store.files(), []
     if files and store.is_empty():
         known = _history_of(store, files)
@@ -28,10 +28,10 @@ def look_at_versions(store: Store) -> list[str]:
 
 
 def _history_of(store: Store, files: list[int]) -> list[Version]:
-    """What heads tell of themselves.
+    """The history, reconstructed from the heads.
 
-    The parent of one is the last that had learned all but its last task; if there is none, as after a correction,
-    the one before it.
+    The parent of a version is the last one that had learned all of its tasks except the last; if there is none, as after
+    a correction, the previous version.
     """
     found: list[Version] = []
     learned: dict[int, tuple[int, list[Any]]] = {}  # tasks, and classes in order

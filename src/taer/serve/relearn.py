@@ -1,4 +1,4 @@
-"""All kept examples taught once more, to another head or seen with another backbone."""
+"""Learning all stored examples again, with another head or another backbone."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from taer.serve.inputs import Backbone
 from taer.serve.store import Edit, Example, Store
 from taer.serve.tasks import describe, matrix, names
 
-_BATCH = 64  # images that are held at once
+_BATCH = 64  # images in memory at a time
 
 
 def relearn(store: Store, backbone: Backbone | None, method: str | None) -> str:
-    """Teach the examples of the current version as one task of a new head, which becomes the next version.
+    """Learn the examples of the current version as one task of a new head, which becomes the next version.
 
-    With a backbone, each example is seen anew from the text or image it was made from; examples that were held back
-    and came as vectors are left out. The head is ``method``, or one like the current. Returns what to tell.
+    With a backbone, features are extracted again from the stored texts or images; held-out examples that were sent as
+    vectors are left out. The head is ``method``, or of the same kind as the current one. Returns notices.
     """
     current = store.current()
     old = store.load(current)

@@ -1,4 +1,4 @@
-"""The shapes of requests: what is read from a body, and described for the OpenAPI page."""
+"""The types of request bodies, which are also described in the OpenAPI page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the options of ``taer serve`` to a running server."""
+"""Starting a server from the options of ``taer serve``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from taer.serve.backbones import find
 from taer.serve.connection import MAX_CONNECTIONS, Connection
 from taer.serve.service import Service
 
-STOP_SECONDS = 10  # for requests that are being answered when the server is told to stop
+STOP_SECONDS = 10  # for requests that are being answered when the server stops
 BACKLOG = 128  # connections that are taken in one go; all of them have a file before any is told to go
 
 
@@ -57,9 +57,9 @@ def run(
 def open_service(
     folder: Path, first: Head | None, name: str | None, method: str | None = None, relearn: bool = False
 ) -> Service:
-    """The service with the backbone of that name, or with the one that its head remembers; else it takes vectors.
+    """The service with the named backbone, or with the one recorded in its head; without either it accepts vectors.
 
-    A backbone whose features the head has not learned is refused.
+    Raises ValueError if the head has learned features of another backbone.
     """
     if name is not None:
         _announce_loading()
@@ -88,7 +88,7 @@ def _announce_loading() -> None:
 
 
 def server(app: FastAPI) -> uvicorn.Server:
-    """What answers for the application: bounded in connections, in waiting for them, and in stopping."""
+    """The server of the application, with limits on connections, waiting and stopping."""
     config = uvicorn.Config(
         app,
         http=Connection,

@@ -1,4 +1,4 @@
-"""From what a client sends to feature vectors, and to what is kept of it."""
+"""From the samples in a request to feature vectors, and to the copies that are stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def to_matrix(items: Items, backbone: Backbone | None, width: int | None) -> np.
 def with_sources(
     items: Items, backbone: Backbone | None, width: int | None, keep: bool = True
 ) -> tuple[np.ndarray, list[str] | list[bytes] | None]:
-    """One row of features per item, and each text or image as it is kept; None for vectors."""
+    """One row of features per item, and each text or image as it is stored; None for vectors."""
     if items.images:
         model = _model(backbone, "image")
         pixels = [decode(text) for text in items.images]
@@ -31,7 +31,7 @@ def with_sources(
 
 
 def vectors_to_matrix(vectors: Sequence[Sequence[float]] | np.ndarray, width: int | None) -> np.ndarray:
-    """Rows of one width, finite in float32."""
+    """Rows of equal width, finite in float32."""
     if len({len(vector) for vector in vectors}) != 1:
         raise BadInput("vectors: all must have the same length")
     if width is not None and len(vectors[0]) != width:

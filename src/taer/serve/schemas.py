@@ -1,4 +1,4 @@
-"""The shapes of answers, which are also what the OpenAPI page shows."""
+"""The types of answers, which are also described in the OpenAPI page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taer.serve.inputs import MAX_PENDING
 
 
 class Problem(BaseModel):
-    """What was wrong, in a sentence."""
+    """A description of the error."""
 
     detail: str
 
@@ -100,7 +100,7 @@ class Classes(BaseModel):
 
 
 class Changes(BaseModel):
-    """What the task did to the classes that were there before."""
+    """The effect of the task on the classes that were known before."""
 
     sentence: str
     forgotten: list[Any]
@@ -152,7 +152,7 @@ class Hour(BaseModel):
 
 
 class Drift(BaseModel):
-    """A fraction of unknown answers well above what is expected means that something new is coming in."""
+    """A fraction of unknown answers well above the expected one means that new kinds of samples arrive."""
 
     answered: int
     unknown: int

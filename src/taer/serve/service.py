@@ -1,4 +1,4 @@
-"""A folder, the version that answers from it, and what can be done to it."""
+"""The operations of a service on its folder and its current version."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from taer.serve.serving import Answers, Conflict, Serving
 from taer.serve.store import Example, Store, Version, only_one
 from taer.serve.tasks import describe
 
-RECOMMENDED = "bayes"  # what a new folder is taught with unless told otherwise
+RECOMMENDED = "bayes"  # the default head of a new folder
 _log = logging.getLogger("taer.serve")
 
 
 class Missing(Exception):
-    """There is no such version, class or example, and the message names it."""
+    """There is no such version, class or example."""
 
 
 class Service:
-    """A folder, the head that answers from it, and the process that learns for it.
+    """A folder, its current version, and the process that learns.
 
     Parameters
     ----------
     folder : Path
-        Examples and versions; made if it does not exist.
+        Folder of examples and versions; created if it does not exist.
     backbone : Backbone, optional
-        What turns images or texts into vectors; without one the service takes vectors.
+        Backbone for images or texts; without one the service accepts vectors.
     first : Head, optional
-        The first version of an empty folder, with ``held_back`` samples of its classes to measure on.
+        The first version of an empty folder, with ``held_back`` samples of its classes for the accuracy.
     method : str, optional
-        The head that is taught where there is none yet; by default the recommended one.
+        Name of the head for a folder without one; by default the recommended head.
     relearn : bool
-        Whether to teach all kept examples anew, with this backbone and to this kind of head.
+        Whether to learn all stored examples again, with this backbone and this head.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Service:
         return answers
 
     def classes(self) -> list[dict[str, Any]]:
-        """Classes in the order they were learned, then those that wait to be."""
+        """Classes in order of learning, then those with waiting examples only."""
         serving, pending = self._serving, self.store.count_pending()
         learned = self.store.learned(serving.version)
         known = {label for label, _ in serving.classes}
@@ -135,7 +135,7 @@ class Service:
         ]
 
     def example(self, number: int) -> Example:
-        """An example that waits or belongs to the version that answers."""
+        """An example that waits or belongs to the current version."""
         found = self.store.example(number, self._serving.version)
         if found is None:
             raise Missing(f"there is no example {number}")
@@ -152,7 +152,7 @@ class Service:
     def add_examples(
         self, label: str | int, X: np.ndarray, sources: Sequence[str | bytes] | None = None
     ) -> list[int]:
-        """Put examples of a class on disk; they wait there for the next task."""
+        """Store examples of a class; they wait for the next task."""
         label = self._checked(label)
         with self._adding:
             width = self.width
@@ -172,7 +172,7 @@ class Service:
         return count
 
     def correct(self, number: int, label: str | int | None) -> Version | None:
-        """Give an example another label, or with None delete it; the new version, None if it only waited."""
+        """Change the label of an example, or delete it with None. Returns the new version; None for a waiting example."""
         new = None if label is None else self._checked(label)
         example = self.example(number)
         if example.version is not None:
@@ -185,7 +185,7 @@ class Service:
         return None
 
     def purge(self, ids: Sequence[int]) -> Purged:
-        """Delete examples for good, with all versions that were learned from them."""
+        """Delete examples permanently, with all versions that were learned from them."""
         with self.learner.exclusively():
             try:
                 purged = purge(self.store, sorted(set(ids)))
@@ -218,7 +218,7 @@ class Service:
     # Versions
 
     def learn(self) -> Version:
-        """One task from what waits; the head answers from the old version until the new one is whole."""
+        """Learn all waiting examples as one task. The old version is used until the new one is complete."""
         origin = self.backbone.origin if self.backbone else None
         return self._do("learn", method=self._method, backbone=self._eyes, origin=origin)
 
@@ -229,12 +229,12 @@ class Service:
         return self.version(version)
 
     def _look(self) -> None:
-        """Take over what is on disk."""
+        """Load the current version from disk."""
         self._serving = Serving.load(self.store, self.store.current())
         self.n_pending = sum(self.store.count_pending().values())
 
     def go_to(self, version: int) -> None:
-        """Answer from another version, 0 for the empty one."""
+        """Switch to another version; 0 is the empty one."""
         if version:
             self.version(version)
             self._check_eyes(version)

@@ -1,4 +1,4 @@
-"""The version that answers."""
+"""The current version and its predictions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from taer.serve.inputs import BadInput
 from taer.serve.store import Store
 from taer.serve.tasks import matrix
 
-FALSE_ALARMS = 0.05  # the fraction of samples of known classes that is marked unknown
+FALSE_ALARMS = 0.05  # fraction of samples of known classes that are marked unknown
 _ENOUGH = 20  # examples held back that a threshold is taken from
 
 
 class Conflict(ValueError):
-    """What was asked does not fit the state of the service, and the message says why."""
+    """The request does not fit the state of the service."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a version says of some samples."""
+    """The predictions of a version for some samples."""
 
     version: int
     threshold: float | None
@@ -34,7 +34,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Serving:
-    """A version and its head; replaced as a whole, never changed, so a request sees one version."""
+    """A version and its head. It is replaced as a whole and never changed, so a request sees one version."""
 
     version: int
     head: Head | None
@@ -72,7 +72,7 @@ class Serving:
 
 
 def _threshold(head: Head, store: Store, version: int) -> float | None:
-    """The one kept in the head, or from what it keeps of its own samples, or from enough examples held back."""
+    """The head's own threshold, else one from its stored novelties, else one from enough held-out examples."""
     if hasattr(head, "threshold_"):
         return head.threshold_
     try:

@@ -1,9 +1,9 @@
-"""What the service must never lose: the examples and the versions, in one folder.
+"""The examples and versions of a service, in one folder.
 
 ``taer.db`` is an SQLite database in WAL mode; an example is on disk when ``add_examples`` returns. Each version is
-an immutable file in ``versions/`` and a row of the database; it counts from the moment the row is committed,
-together with the pointer to the current version, the mark on the examples it learned, and what it changed in older
-ones. A file is never written over, not even one that no row knows. Version 0 is the empty head.
+an immutable file in ``versions/`` and a row of the database. It is valid from the moment the row is committed,
+together with the pointer to the current version, the marks on its examples, and its changes to older examples. A file
+is never overwritten, not even one without a row. Version 0 is the empty head.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLUMNS = "id, label, x, version, held_back, source"
 
 @dataclass(frozen=True)
 class Example:
-    """One labelled vector, and the text or image it was made from if there was one."""
+    """One labeled vector, and the text or image from which it was extracted, if any."""
 
     id: int
     label: str
@@ -39,7 +39,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Edit:
-    """An example as it is from a version on: its label, None if it is taken out, and its vector if that changed."""
+    """A change to an example from a version on: its label (None if it is removed), and its vector if that changed."""
 
     label: str | None
     x: np.ndarray | None = None
@@ -47,7 +47,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Version:
-    """One learned task or one edit: where it came from and what was found about it when it was made."""
+    """One learned task or one edit: its parent, and what was measured when it was made."""
 
     version: int
     parent: int
@@ -63,19 +63,19 @@ class Store(Database):
     def add_examples(
         self, label: str, vectors: np.ndarray, sources: Sequence[str | bytes | None] | None = None
     ) -> list[int]:
-        """Numbers of the examples, which are on disk when this returns."""
+        """Store examples, which are on disk when this returns; returns their numbers."""
         rows = zip(np.ascontiguousarray(vectors, np.float32), sources or [None] * len(vectors), strict=True)
         insert = "INSERT INTO examples (label, x, source) VALUES (?, ?, ?)"
         with self.transaction() as db:
             return [int(db.execute(insert, (label, x.tobytes(), source)).lastrowid or 0) for x, source in rows]
 
     def discard_pending(self) -> int:
-        """Forget the examples that no version has learned."""
+        """Delete the waiting examples."""
         with self.transaction() as db:
             return db.execute("DELETE FROM examples WHERE version IS NULL").rowcount
 
     def change_pending(self, number: int, label: str | None) -> None:
-        """Give an example that waits another label; None deletes it."""
+        """Change the label of a waiting example; None deletes it."""
         with self.transaction() as db:
             if label is None:
                 db.execute("DELETE FROM examples WHERE id = ? AND version IS NULL", (number,))
@@ -83,32 +83,32 @@ class Store(Database):
                 db.execute("UPDATE examples SET label = ? WHERE id = ? AND version IS NULL", (label, number))
 
     def move_pending(self, vectors: Mapping[int, np.ndarray]) -> None:
-        """Give examples that wait other vectors."""
+        """Replace the vectors of waiting examples."""
         rows = [(np.ascontiguousarray(x, np.float32).tobytes(), number) for number, x in vectors.items()]
         with self.transaction() as db:
             db.executemany("UPDATE examples SET x = ? WHERE id = ? AND version IS NULL", rows)
 
     def pending(self) -> list[Example]:
-        """Examples that no version has learned, in order of arrival."""
+        """The waiting examples, in order of arrival."""
         return _examples(self.rows(f"SELECT {_COLUMNS} FROM examples WHERE version IS NULL ORDER BY id"))
 
     def count_pending(self) -> dict[str, int]:
-        """Waiting examples of each class."""
+        """The number of waiting examples per class."""
         return dict(
             self.rows("SELECT label, count(*) FROM examples WHERE version IS NULL GROUP BY label ORDER BY min(id)")
         )
 
     def taught(self, version: int, label: str | None = None) -> list[Example]:
-        """Examples of a version and its ancestors, as they are in it: learned from, and held back."""
+        """Examples of a version and its ancestors, with its edits: learned ones, and held-out ones."""
         query = f"{TAUGHT} SELECT {_COLUMNS} FROM taught WHERE ? IS NULL OR label = ? ORDER BY id"
         return _examples(self.rows(query, version, label, label))
 
     def held_back(self, version: int) -> list[Example]:
-        """Examples held back in a version and its ancestors."""
+        """Held-out examples of a version and its ancestors."""
         return _examples(self.rows(f"{TAUGHT} SELECT {_COLUMNS} FROM taught WHERE held_back ORDER BY id", version))
 
     def learned(self, version: int) -> dict[str, tuple[int, int]]:
-        """Examples of each class in a version and its ancestors: learned from, and held back."""
+        """Numbers of learned and of held-out examples per class in a version and its ancestors."""
         query = f"{TAUGHT} SELECT label, sum(1 - held_back), sum(held_back) FROM taught GROUP BY label"
         return {label: (used, kept) for label, used, kept in self.rows(query, version)}
 
@@ -143,7 +143,7 @@ class Store(Database):
         return [Version(number, parent, created, json.loads(report)) for number, parent, created, report in found]
 
     def backbone(self, version: int) -> str | None:
-        """The backbone that the examples of a version were seen with, if that is known."""
+        """The backbone of the examples of a version, if it is recorded."""
         found = self.rows("SELECT report ->> 'backbone' FROM versions WHERE version = ?", version)
         return found[0][0] if found else None
 
@@ -167,10 +167,10 @@ class Store(Database):
         brought: Sequence[Example] = (),
         edits: Mapping[int, Edit] | None = None,
     ) -> int:
-        """Keep a head as the next version and make it the current one; nothing counts before the commit.
+        """Store a head as the next version and make it the current one; nothing is valid before the commit.
 
-        ``brought`` are examples that come with a head from elsewhere, to be held back; ``edits`` are changes to
-        examples of the ancestors.
+        ``brought`` are held-out examples that come with a head from outside; ``edits`` are changes to examples of the
+        ancestors.
         """
         purged = [number for (number,) in self.rows("SELECT version FROM purged")]
         version = 1 + max([0, *purged, *self.files(), *(known.version for known in self.versions())])
@@ -205,13 +205,13 @@ class Store(Database):
     # Files
 
     def files(self) -> list[int]:
-        """Numbers of all files in ``versions/``, whether or not they count."""
+        """Numbers of all files in ``versions/``, with or without a row."""
         return sorted(
             int(file.stem) for file in (self.folder / "versions").glob("*.safetensors") if file.stem.isdigit()
         )
 
     def tidy(self) -> None:
-        """Remove what a killed process left half written or half deleted. Only while nobody learns."""
+        """Remove incomplete files of a killed process. Call it only while nothing is learned."""
         for file in (self.folder / "versions").glob(".*"):  # ours end in .partial, those of safetensors do not
             file.unlink()
         for (version,) in self.rows("SELECT version FROM purged"):
@@ -221,7 +221,7 @@ class Store(Database):
         return not self.rows("SELECT 1 FROM versions UNION ALL SELECT 1 FROM examples LIMIT 1")
 
     def rebuild(self, versions: Sequence[Version]) -> None:
-        """Fill an empty database with what is known of these versions; the last one becomes the current one."""
+        """Fill an empty database from these versions; the last one becomes the current one."""
         with self.transaction() as db:
             for known in versions:
                 row = (known.version, known.parent, known.created, json.dumps(known.report))

@@ -1,4 +1,4 @@
-"""What can be done to the current version, each making a new one: learn what waits, correct, delete, rename, forget."""
+"""The tasks that make a new version from the current one: learn, correct, delete, rename, forget."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HOLD_BACK_EVERY = 4  # of the examples of a class in one task, in order of arriv
 
 
 class Refused(Exception):
-    """The task cannot be done, and the message says why."""
+    """The task cannot be done, for the reason in the message."""
 
 
 def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str] | None) -> int:
     """Learn all waiting examples as one task on top of the current version; returns the new version.
 
-    A new head remembers the origin of its features.
+    A new head records the origin of its features.
     """
     parent = store.current()
     before = _head(store, parent)
@@ -51,12 +51,12 @@ def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str]
 
 
 def relabel(store: Store, number: int, label: str) -> int:
-    """Correct the label of an example: what was learned from it is taken back and learned under the right label."""
+    """Correct the label of an example: it is unlearned, and learned with the right label."""
     return _correct(store, number, label)
 
 
 def delete(store: Store, number: int) -> int:
-    """Take back what was learned from an example."""
+    """Unlearn an example."""
     return _correct(store, number, None)
 
 
@@ -78,7 +78,7 @@ def _correct(store: Store, number: int, label: str | None) -> int:
 
 
 def _take_back(store: Store, version: int, head: Head, example: Example) -> None:
-    """Unlearn an example; where a head can only forget a whole class, forget it and teach the rest of it again."""
+    """Unlearn an example; if a head can only forget a whole class, forget it and learn its other examples again."""
     known = _value(example.label, head)
     task = next(task for label, task in head.learning_order_ if label == known)
     if head.card.sums or head.card.forgets == "no" or task <= _tasks_from_elsewhere(store, version):
@@ -92,7 +92,7 @@ def _take_back(store: Store, version: int, head: Head, example: Example) -> None
 
 
 def _tasks_from_elsewhere(store: Store, version: int) -> int:
-    """How many tasks the head had learned when it came here: the examples of these are not kept."""
+    """The number of tasks that the head had learned before the service; their examples are not stored."""
     oldest = [number for number in store.lineage(version) if number][-1]
     first = next(known for known in store.versions() if known.version == oldest)
     head = None if first.report["examples"] else store.load(oldest)
@@ -100,7 +100,7 @@ def _tasks_from_elsewhere(store: Store, version: int) -> int:
 
 
 def rename(store: Store, label: str, new: str) -> int:
-    """Give a class another name."""
+    """Rename a class."""
     parent = store.current()
     edits = {example.id: Edit(new) for example in store.taught(parent, label)}
 
@@ -111,7 +111,7 @@ def rename(store: Store, label: str, new: str) -> int:
 
 
 def forget(store: Store, label: str) -> int:
-    """Drop a class with its examples."""
+    """Forget a class and its examples."""
     parent = store.current()
     edits = {example.id: Edit(None) for example in store.taught(parent, label)}
     return _edit(store, parent, f"{label} forgotten", lambda head: head.forget(_value(label, head)), edits)
@@ -154,7 +154,7 @@ def _head(store: Store, version: int) -> Head | None:
 
 
 def describe(before: Head | None, after: Head, held_back: list[Example]) -> dict[str, Any]:
-    """What is told of a version: accuracy and confusion on examples held back, and what the task changed."""
+    """The report of a version: accuracy and confusion on held-out examples, and the changes by the task."""
     order = [str(label) for label, _ in after.learning_order_]
     known = [example for example in held_back if example.label in set(order)]
     report: dict[str, Any] = {
@@ -183,7 +183,7 @@ def describe(before: Head | None, after: Head, held_back: list[Example]) -> dict
 
 
 def _split(examples: list[Example]) -> tuple[list[Example], list[Example]]:
-    """To learn from, and to hold back: every fourth of a class."""
+    """Split examples into learned and held-out ones: every fourth of a class is held out."""
     seen: dict[str, int] = {}
     learned: list[Example] = []
     held_back: list[Example] = []

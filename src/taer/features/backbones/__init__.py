@@ -12,9 +12,9 @@ __all__ = ["NAMED", "Backbone", "find_backbone"]
 
 
 def find_backbone(name: str, kind: Kind | None = None, weights: Path | None = None) -> Backbone:
-    """The backbone of that name; see :func:`taer.extract` for what it may be.
+    """Find a backbone by name; see :func:`taer.extract` for the names.
 
-    ``kind`` is what it has to read, images or texts. Without it, that is up to the backbone: a model of Hugging Face reads
+    ``kind`` is the required kind of input, images or texts. Without it the backbone decides: a Hugging Face model reads
     images if its files describe their preprocessing.
     """
     if weights is not None and name not in NAMED:

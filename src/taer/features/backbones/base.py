@@ -1,4 +1,4 @@
-"""What every backbone looks like to the extraction, and how images are brought into its shape."""
+"""The interface of backbones, and the preprocessing of images."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from taer.features.images import DECODER
 from taer.features.sources.base import Kind
 from taer.origin import Origin
 
-_STRIP = 16  # as long as wide: the crop of a longer image shows only its middle
+_STRIP = 16  # largest ratio of the sides of an image; of a longer strip only the middle is used
 
 
 class Encoder(Protocol):
-    """A loaded model. ``engine`` says what computes: features of two engines differ in their last bits."""
+    """A loaded model. ``engine`` is the runtime: features of two runtimes differ in their last bits."""
 
     engine: str
     batch_size: int
@@ -30,7 +30,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Backbone:
-    """A frozen model, found but not loaded yet: that nothing is to be done shows before the heavy work."""
+    """A frozen model that is found but not loaded, so that finished work is recognized without loading it."""
 
     name: str
     kind: Kind
@@ -47,12 +47,12 @@ class Backbone:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Resize, then crop the centre, on 8-bit pixels with Pillow's filters.
+    """Resize, then crop the center, on 8-bit pixels with Pillow's filters.
 
     ``resize`` is the length of the shorter side, or (height, width); ``crop`` is (height, width). The margins
-    of a crop that cannot be centred are rounded as torchvision does, or cut as transformers does. Mean and standard
+    of a crop that cannot be centered are rounded as torchvision does, or cut as transformers does. Mean and standard
     deviation are of pixels in 0 … 1; the encoder applies them. Of a strip more than 16 times as long as wide only
-    the middle is looked at, so that its shape cannot ask for more memory than a few inputs of the network.
+    the middle is used, so that no shape of an image needs more memory than a few inputs of the network.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class ImageTransform:
 
 
 def _middle(image: Any) -> Any:
-    """The image without the ends of a strip. Resized, 1 × 4096 pixels would be 256 × 1,048,576."""
+    """The image without the ends of a long strip: resized, 1 × 4096 pixels would be 256 × 1,048,576."""
     width, height = image.size
     most = _STRIP * min(width, height)
     if max(width, height) <= most:
@@ -113,7 +113,7 @@ def _middle(image: Any) -> Any:
 
 
 def sha256_of(paths: Sequence[Path]) -> str:
-    """One hash of several files, in the order given."""
+    """One hash of several files, in the given order."""
     total = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Networks as ONNX files, exported once and kept in the user's cache."""
+"""Export of networks to ONNX, once per network; the files are in the user's cache."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class ExportFailed(Exception):
-    """The exporter does not know an operation of this network, or got it wrong."""
+    """The exporter cannot handle an operation of this network, or its result is wrong."""
 
 
 def open_session(model: bytes | Path, threads: int | None = None) -> Any:
-    """An onnxruntime session; a batch is computed on all cores unless ``threads`` says less."""
+    """An onnxruntime session that computes a batch on ``threads`` cores, or on all."""
     runtime = require("onnxruntime", "onnx")
     options = runtime.SessionOptions()
-    # threads that wait by spinning take the cores that decode the next images
+    # spinning threads would take the cores that decode the next images
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.intra_op_num_threads = threads or cores()
     options.log_severity_level = 3
@@ -43,7 +43,7 @@ def open_session(model: bytes | Path, threads: int | None = None) -> Any:
         return runtime.InferenceSession(
             model if isinstance(model, bytes) else str(model), options, providers=[*gpu, "CPUExecutionProvider"]
         )
-    except Exception as error:  # onnxruntime's own family
+    except Exception as error:  # onnxruntime has its own error types
         raise ValueError(f"{model if isinstance(model, Path) else 'model'}: onnxruntime: {error}") from None
 
 
@@ -54,10 +54,10 @@ def exported_session(
     dynamic: Sequence[int] = (),
     threads: int | None = None,
 ) -> Any:
-    """A session of the network that ``build`` makes and ``identity`` determines.
+    """A session of the network that ``build`` returns and ``identity`` identifies.
 
-    The export is in the user's cache, under a hash of the identity and of all versions that take part in it; the
-    network is built only where it is not there yet. ``dynamic`` are the axes of the input whose length may change.
+    The export is in the user's cache, under a hash of the identity and of the versions of all packages involved. The
+    network is built only if it is not in the cache. ``dynamic`` lists the input axes whose length may vary.
     """
     versions = [__version__, *(version(name) for name in ("torch", "transformers", "onnxscript"))]
     key = hashlib.sha256(json.dumps([identity, example.shape, str(example.dtype), versions]).encode()).hexdigest()
@@ -66,7 +66,7 @@ def exported_session(
         with contextlib.suppress(ValueError):  # damaged on disk: exported again
             return open_session(path, threads)
     model = export(build(), example, dynamic)
-    with contextlib.suppress(OSError):  # a cache that cannot be written is one that is not used
+    with contextlib.suppress(OSError):  # without a writable cache, export every time
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as partial:
             partial.write_bytes(model)
@@ -74,7 +74,7 @@ def exported_session(
 
 
 def export(module: nn.Module, example: np.ndarray, dynamic: Sequence[int] = ()) -> bytes:
-    """The network as an ONNX model, checked against torch on two rows of the example."""
+    """Export the network to ONNX, and compare it with torch on two rows of the example."""
     import torch
 
     rows = torch.from_numpy(example)
@@ -99,7 +99,7 @@ def export(module: nn.Module, example: np.ndarray, dynamic: Sequence[int] = ()) 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """The exporter talks on every channel; the library prints nothing."""
+    """Silence the exporter, which prints, logs and warns; this library prints nothing."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -25,7 +25,7 @@ def model_folder(name: str) -> Path:
     hub = require("huggingface_hub", "images")
     try:
         return Path(hub.snapshot_download(name, allow_patterns=_FILES))
-    except Exception as error:  # the hub's many ways of not answering
+    except Exception as error:  # the hub fails in many ways
         raise ValueError(
             f"hf:{name} is no local folder, and could not be downloaded from the hub ({reason(error)}). "
             "Fetch the model's folder on another machine and pass it as hf:path/to/folder, "
@@ -34,7 +34,7 @@ def model_folder(name: str) -> Path:
 
 
 def weights_of(folder: Path) -> str:
-    """SHA-256 of the weights; only ``.safetensors`` are read, because other formats can run code."""
+    """SHA-256 of the weights. Only ``.safetensors`` files are read, because other formats can run code."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ValueError(
@@ -48,7 +48,7 @@ def reads_images(name: str) -> bool:
 
 
 def config_of(folder: Path) -> str:
-    """SHA-256 of what, with the weights, determines a model of transformers."""
+    """SHA-256 of the configuration of a transformers model."""
     return sha256_of([folder / "config.json"])
 
 
@@ -77,7 +77,7 @@ def find_vision_model(name: str) -> Backbone:
 
 
 def read_transform(folder: Path) -> ImageTransform:
-    """What the image processor of a model does, as a transform on 8-bit pixels."""
+    """The image processor of a model as a transform of 8-bit pixels."""
     if not (folder / _IMAGES).is_file():
         raise ValueError(f"{folder}: no {_IMAGES}, so nobody knows what images this model expects")
     transformers = require("transformers", "images")
@@ -106,13 +106,13 @@ def read_transform(folder: Path) -> ImageTransform:
     height_width = (target, target) if isinstance(target, int) else target
     if height_width is None:
         raise ValueError(f"{folder}: its {_IMAGES} names no size")
-    normalise = setting("do_normalize")
+    normalize = setting("do_normalize")
     return ImageTransform(
         resize,
         height_width,
         _RESAMPLE[int(setting("resample") or 0)],
-        tuple(setting("image_mean")) if normalise else (0.0,) * 3,
-        tuple(setting("image_std")) if normalise else (1.0,) * 3,
+        tuple(setting("image_mean")) if normalize else (0.0,) * 3,
+        tuple(setting("image_std")) if normalize else (1.0,) * 3,
         round_margins=False,
     )
 
@@ -127,7 +127,7 @@ def _side(size: dict[str, int | None] | None) -> int | tuple[int, int] | None:
 
 
 def _pooled(folder: Path) -> nn.Module:
-    """The model with one vector an image: its projection (CLIP, SigLIP), its class token, or its pool."""
+    """The model with one vector per image: its projection (CLIP, SigLIP), its class token, or its pool."""
     import torch
     from transformers import AutoModel
     from transformers.utils import logging

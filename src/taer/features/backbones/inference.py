@@ -1,8 +1,8 @@
 """Running a network: onnxruntime on the CPU, torch on a GPU.
 
-On the CPU a network is exported once and run by onnxruntime, which folds batch norms and picks better
-kernels: `benchmarks/extraction.py` has the figures. Every batch of images is padded to the same shape, so that what
-comes out for an image never depends on how many others were in its batch.
+On the CPU a network is exported once and run by onnxruntime, which folds batch norms and chooses better
+kernels; `benchmarks/extraction.py` measures the difference. Every batch of images is padded to the same shape, so that
+the features of an image never depend on the size of its batch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def image_encoder(
     std: Sequence[float],
     half: bool = False,
 ) -> Encoder:
-    """The fastest way here to run a network that takes normalised images, fed with 8-bit pixels.
+    """The fastest encoder on this machine for a network on normalized images, from 8-bit pixels.
 
-    ``identity`` determines what ``build`` makes, weights included; see :func:`exported_session`.
+    ``identity`` identifies the network that ``build`` returns, including its weights; see :func:`exported_session`.
     """
     pixels = np.random.default_rng(0).integers(0, 256, (CPU_BATCH, *shape, 3), np.uint8)
     return encoder_of(
@@ -53,7 +53,7 @@ def encoder_of(
     threads: int | None = None,
     half: bool = False,
 ) -> OnnxEncoder | TorchEncoder:
-    """The fastest way here to run a network on batches like the example; ``threads`` as in :func:`open_session`."""
+    """The fastest encoder on this machine for batches like the example; ``threads`` as in :func:`open_session`."""
     device = torch_device()
     if half and device == "cpu":
         raise ValueError("half precision is for GPUs, and torch finds none here; leave half=True out")
@@ -72,7 +72,7 @@ def torch_device() -> str:
 
 
 class TorchEncoder:
-    """Batches through a torch module, on a GPU two at a time: one is computed while the next is brought there."""
+    """Runs batches through a torch module. On a GPU, the next batch is copied while one is computed."""
 
     def __init__(self, module: nn.Module, device: str, batch_size: int, half: bool = False) -> None:
         import torch
@@ -86,7 +86,7 @@ class TorchEncoder:
     def __call__(self, items: Sequence[np.ndarray], /) -> np.ndarray:
         import torch
 
-        # pinned memory: only from there a copy runs while the GPU computes
+        # only from pinned memory can a batch be copied while the GPU computes
         shape = (self.batch_size, *items[0].shape)
         batch = torch.zeros(shape, dtype=torch.uint8, pin_memory=self._device == "cuda")
         fill(batch.numpy(), items)
@@ -105,7 +105,7 @@ class TorchEncoder:
 
 
 class OnnxEncoder:
-    """Batches through onnxruntime on all cores."""
+    """Runs batches through onnxruntime on all cores."""
 
     in_flight = 1
 
@@ -123,7 +123,7 @@ class OnnxEncoder:
 
 
 def padded(items: Sequence[np.ndarray], batch_size: int) -> np.ndarray:
-    """The images as one array, with black ones at the end up to the size of a batch."""
+    """The images as one array, padded with black images to the size of a batch."""
     batch = np.zeros((batch_size, *items[0].shape), items[0].dtype)
     fill(batch, items)
     return batch
@@ -135,7 +135,7 @@ def fill(batch: np.ndarray, items: Sequence[np.ndarray]) -> None:
 
 
 def from_pixels(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
-    """The network with normalisation as its first layer: images travel as bytes, a quarter of the memory."""
+    """The network with normalization as its first layer, so that images stay bytes, a quarter of the memory."""
     import torch
 
     class FromPixels(torch.nn.Module):
@@ -155,7 +155,7 @@ def from_pixels(network: nn.Module, mean: Sequence[float], std: Sequence[float])
 
 
 def pixel_graph(network: nn.Module, shape: tuple[int, int], mean: Sequence[float], std: Sequence[float]) -> bytes:
-    """An ONNX model of a network that takes normalized images, from 8-bit pixels, for batches of any size."""
+    """An ONNX model from 8-bit pixels, for batches of any size, of a network on normalized images."""
     require("onnxscript", "images")
     pixels = np.random.default_rng(0).integers(0, 256, (3, *shape, 3), np.uint8)
     try:

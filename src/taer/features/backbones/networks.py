@@ -1,4 +1,4 @@
-"""The paper's two architectures without classifiers, named as in the published weights."""
+"""The paper's two architectures without classifiers; parameters have the names of the published weights."""
 
 from __future__ import annotations
 

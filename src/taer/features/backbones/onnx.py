@@ -18,11 +18,11 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 def find_onnx(path: Path) -> Backbone:
     """A model whose first input is a batch of images, n × 3 × height × width in float32.
 
-    A ``preprocessor_config.json`` next to the file says what the images should look like, as in the folders
-    that Hugging Face's exporters write; without one it is ImageNet's usual: resize to 8/7 of the input, crop,
-    ImageNet's mean and standard deviation. The feature is the first output, pooled over positions or its first token.
+    The preprocessing is read from a ``preprocessor_config.json`` next to the file, as Hugging Face's exporters write
+    it. The default is that of ImageNet: resize to 8/7 of the input, crop, ImageNet's mean and standard deviation. The
+    features are the first output, pooled over positions or its first token.
     """
-    encoder = OnnxEncoder(open_session(path), CPU_BATCH)  # cheap to open, and only the file knows its shape
+    encoder = OnnxEncoder(open_session(path), CPU_BATCH)  # cheap to open, and the input shape is in the file
     shape = list(encoder.inputs[0].shape)
     if len(shape) != 4 or shape[1] != 3 or encoder.inputs[0].type != "tensor(float)":
         raise ValueError(
@@ -40,14 +40,14 @@ def find_onnx(path: Path) -> Backbone:
     def load(half: bool = False) -> Encoder:
         if half:
             raise ValueError(f"{path}: an ONNX file has the precision it was written with; leave half=True out")
-        return _Normalised(encoder, transform)
+        return _Normalized(encoder, transform)
 
     weights = f"{path.name} sha256:{sha256_of([path])}"
     return Backbone(path.name, "image", f"{transform}; the first output", weights, transform, load)
 
 
-class _Normalised:
-    """Pixels to the floats that the model expects, and its output to one vector an image."""
+class _Normalized:
+    """Normalizes pixels for the model, and pools its output to one vector per image."""
 
     def __init__(self, encoder: OnnxEncoder, transform: ImageTransform) -> None:
         self._encoder = encoder

@@ -18,18 +18,18 @@ from taer.threads import spread
 if TYPE_CHECKING:
     from torch import nn
 
-_TOKENS = 1024  # of a batch: more is no faster
+_TOKENS = 1024  # per batch; more is not faster
 
 
 def find_hub_sentence_encoder(name: str) -> Backbone:
-    """A sentence encoder of the Hugging Face hub, or in a local folder."""
+    """A sentence encoder from the Hugging Face hub or a local folder."""
     return find_sentence_encoder(f"hf:{name}", model_folder(name), f"hf:{name}")
 
 
 def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
     require("transformers", "text")
     require("torch", "text")
-    (pooling, normalise, longest), weights = _recipe(folder), weights_of(folder)
+    (pooling, normalize, longest), weights = _recipe(folder), weights_of(folder)
 
     def load(half: bool = False) -> Encoder:
         from transformers import AutoTokenizer
@@ -37,19 +37,19 @@ def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:
         tokens = np.array([[0, 1, 2], [3, 4, 5]])
         identity = f"hidden states {weights} {config_of(folder)}"
         network = encoder_of(identity, lambda: _hidden_states(folder), tokens, dynamic=(0, 1), threads=1, half=half)
-        return SentenceEncoder(AutoTokenizer.from_pretrained(folder), network, pooling, normalise, longest)
+        return SentenceEncoder(AutoTokenizer.from_pretrained(folder), network, pooling, normalize, longest)
 
-    recipe = f"first {longest} tokens, {pooling} pooling{', unit length' if normalise else ''}"
+    recipe = f"first {longest} tokens, {pooling} pooling{', unit length' if normalize else ''}"
     return Backbone(name, "text", recipe, f"{origin} sha256:{weights}", str, load)
 
 
 def _recipe(folder: Path) -> tuple[str, bool, int]:
-    """Pooling, whether vectors have unit length, and the longest text, as sentence-transformers says."""
-    modules, pooling, normalise = folder / "modules.json", "mean", False
+    """Pooling, whether vectors are normalized, and the maximum length, from the files of sentence-transformers."""
+    modules, pooling, normalize = folder / "modules.json", "mean", False
     if modules.is_file():
         for module in read_json(modules):
             kind = str(module["type"]).rpartition(".")[2]
-            normalise |= kind == "Normalize"
+            normalize |= kind == "Normalize"
             if kind == "Pooling":
                 settings = read_json(folder / module["path"] / "config.json")
                 chosen = [
@@ -68,11 +68,11 @@ def _recipe(folder: Path) -> tuple[str, bool, int]:
     limits = folder / "sentence_bert_config.json"
     longest = read_json(limits).get("max_seq_length") if limits.is_file() else None
     longest = longest or read_json(folder / "config.json").get("max_position_embeddings") or 512
-    return pooling, normalise, int(longest)
+    return pooling, normalize, int(longest)
 
 
 def _hidden_states(folder: Path) -> nn.Module:
-    """The transformer, from the tokens of texts of one length to the last hidden state of each token."""
+    """The transformer, from the tokens of texts of equal length to the last hidden state of each token."""
     import torch
     from transformers import AutoModel
     from transformers.utils import logging
@@ -93,16 +93,16 @@ def _hidden_states(folder: Path) -> nn.Module:
 
 
 class SentenceEncoder:
-    """Texts through a transformer. Those with the same number of tokens share a batch: nothing is padding, and what
-    comes out for a text does not depend on the others."""
+    """Runs texts through a transformer. Only texts with the same number of tokens share a batch, so there is no
+    padding, and the features of a text do not depend on the others."""
 
     batch_size = 256
 
     def __init__(
-        self, tokenizer: Any, network: OnnxEncoder | TorchEncoder, pooling: str, normalise: bool, longest: int
+        self, tokenizer: Any, network: OnnxEncoder | TorchEncoder, pooling: str, normalize: bool, longest: int
     ) -> None:
         self._tokenizer, self._network = tokenizer, network
-        self._pooling, self._normalise, self._longest = pooling, normalise, longest
+        self._pooling, self._normalize, self._longest = pooling, normalize, longest
         self.engine, self.in_flight = network.engine, network.in_flight
 
     def __call__(self, items: Sequence[str], /) -> np.ndarray:
@@ -118,18 +118,18 @@ class SentenceEncoder:
             batches += [rows[start : start + size] for start in range(0, len(rows), size)]
         batches.sort(
             key=lambda batch: -len(batch) * len(tokens[batch[0]])
-        )  # the longest first: no core waits at the end
+        )  # the longest first, so that no core is idle at the end
 
         def encode(batch: list[int]) -> np.ndarray:
             return self._pooled(self._network.run(np.array([tokens[row] for row in batch])))
 
-        # a core per batch: two cores that share a short text mostly wait for each other
+        # one core per batch: two cores that share a short text mostly wait for each other
         encoded = np.concatenate(spread(encode, batches))
         return encoded[np.argsort(np.concatenate(batches))]
 
     def _pooled(self, hidden: np.ndarray) -> np.ndarray:
-        # not by the network: onnxruntime's mean has other last bits when a text is alone in its batch
+        # not in the network: onnxruntime's mean has other last bits if a text is alone in its batch
         vectors = hidden.mean(1) if self._pooling == "mean" else hidden[:, 0]
-        if self._normalise:
+        if self._normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors

@@ -1,4 +1,4 @@
-"""Where images and texts come from: named data sets, folders, tables, the Hugging Face hub."""
+"""Sources of images and texts: named data sets, folders, tables, the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_source(
     label_column: str | None = None,
     split_column: str | None = None,
 ) -> Source:
-    """The data set that ``source`` names; see :func:`taer.extract` for what it may be."""
+    """Open a data set; see :func:`taer.extract` for the names."""
     name = os.fspath(source)
     if name in _NAMED:
         where = None if root is None else Path(root)

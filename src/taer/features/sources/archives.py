@@ -1,4 +1,4 @@
-"""Published archives: found where the user says, or downloaded once with their checksum verified."""
+"""Published archives: from a path of the user's, or downloaded once and verified by checksum."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from taer.storage import cache_folder
 
 
 def download(name: str, url: str, checksum: str, remedy: str) -> Path:
-    """The file at ``url``, from the cache when it is there; ``checksum`` is ``md5:…`` or ``sha256:…``.
+    """The file at ``url``, from the cache if possible; ``checksum`` is ``md5:…`` or ``sha256:…``.
 
-    A sha256 may be only its beginning, as in the file names of some model collections.
+    A sha256 may be cut to its first digits, as in the file names of some model collections.
     """
     pooch = require("pooch", "images")
     pooch.get_logger().setLevel("WARNING")
     try:
         path = Path(pooch.retrieve(url, None, fname=url.rpartition("/")[2], path=cache_folder() / name))
-    except Exception as error:  # whatever the transport raises, the user needs the same advice
+    except Exception as error:  # whatever the error is, the user needs the same advice
         raise ValueError(f"{name} could not be downloaded from {url} ({reason(error)}). {remedy}") from None
     algorithm, _, expected = checksum.partition(":")
     with path.open("rb") as file:
@@ -35,7 +35,7 @@ def download(name: str, url: str, checksum: str, remedy: str) -> Path:
 
 
 def unpacked(archive: Path, name: str) -> Path:
-    """The content of a tar archive as a folder of the cache, unpacked once."""
+    """The content of a tar archive, unpacked once into the cache."""
     state = archive.stat()
     key = hashlib.sha256(f"{archive.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:16]
     folder = cache_folder() / name / key

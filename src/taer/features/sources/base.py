@@ -1,4 +1,4 @@
-"""What every source of data looks like to the extraction: two parts, readable item by item."""
+"""The interface of data sources: a training and a test part, readable item by item."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind = Literal["image", "text"]
 
 @dataclass(frozen=True)
 class Part:
-    """The training or the test part. ``read`` gives one item, and is called from many threads."""
+    """The training or the test part. ``read`` returns one item, and is called from many threads."""
 
     labels: np.ndarray
     read: Callable[[int], Any]
@@ -33,7 +33,7 @@ class Part:
 class Source:
     """A data set that can be read item by item; ``digest`` changes whenever its content does.
 
-    One without labels has no classes, and all its items in the test part.
+    A source without labels has no classes, and all its items are in the test part.
     """
 
     name: str
@@ -55,7 +55,7 @@ NOTHING = Part(np.empty(0, np.int64), lambda row: None, lambda row: "")  # the t
 
 
 def files_part(paths: Sequence[Path], labels: Sequence[int] | None = None) -> Part:
-    """Image files and the labels they have."""
+    """Image files and their labels."""
     return Part(
         np.full(len(paths), UNLABELED, np.int64) if labels is None else np.array(labels, np.int64),
         lambda row: decode_image(paths[row].read_bytes()),
@@ -64,7 +64,7 @@ def files_part(paths: Sequence[Path], labels: Sequence[int] | None = None) -> Pa
 
 
 def files_digest(root: Path, paths: Sequence[Path]) -> str:
-    """SHA-256 of names and contents, so that a copy of the same data elsewhere counts as the same."""
+    """SHA-256 of names and contents, so that a copy of the data elsewhere has the same digest."""
 
     def one(path: Path) -> bytes:
         with path.open("rb") as file:
@@ -83,12 +83,10 @@ def digest(pieces: Iterable[bytes]) -> str:
 
 
 def split_by_name(names: Sequence[str], labels: Sequence[int], test_fraction: float) -> np.ndarray:
-    """Which items are for test: in each class the given fraction, chosen by a hash of the name.
+    """A mask of the test items: the given fraction of each class, chosen by a hash of the name.
 
-    A class with a single item keeps it for training.
-
-    A name keeps its place in the order whatever else is in the data set, so a data set that grows mostly
-    keeps its split, on every machine, with no seed to remember.
+    A class with a single item keeps it for training. The hash of a name does not depend on the other items, so a
+    data set that grows mostly keeps its split, on every machine and without a seed.
 
     Examples
     --------

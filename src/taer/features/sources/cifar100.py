@@ -24,7 +24,7 @@ _ROW = 2 + 3 * 32 * 32  # coarse label, fine label, then the red, green and blue
 
 
 def open_cifar100(root: Path | None) -> Source:
-    """Every image with its fine label. The binary archive is what a download takes: it holds no code."""
+    """All images with their fine labels. A download takes the binary archive, because it cannot contain code."""
     path = root or download("cifar100", URL, CHECKSUM, REMEDY)
     members = _archive_members(path) if path.is_file() else _folder_members(path)
 
@@ -106,9 +106,9 @@ def _pixels(planes: np.ndarray) -> np.ndarray:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads plain containers and numpy arrays; any other name a pickle asks for is refused, not imported.
+    """Reads plain containers and numpy arrays; any other name in a pickle raises an error and is not imported.
 
-    A pickle is a program: it may name any function and call it. CIFAR's need just these three names.
+    A pickle is a program that may call any function. Those of CIFAR need only these three names.
     """
 
     _ALLOWED: ClassVar = {

@@ -1,4 +1,4 @@
-"""CORe50 at 128 × 128, read from its zip archive, or the folder it unpacks to, by file names."""
+"""CORe50 at 128 × 128, from its zip archive or the unpacked folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"(?:^|/)s(\d+)/o(\d+)/[^/]+\.png$")
 
 
 def open_core50(root: Path | None) -> Source:
-    """Fifty objects, five of each category, seen in eleven sessions; sessions 3, 7 and 10 are for test."""
+    """Fifty objects, five per category, in eleven sessions; sessions 3, 7 and 10 are the test part."""
     path = root or download("core50", URL, CHECKSUM, REMEDY)
     names, content, read = _zipped(path) if path.is_file() else _unzipped(path)
     places = [tuple(map(int, _NAME.search(name).groups())) for name in names]  # type: ignore[union-attr]
@@ -56,7 +56,7 @@ def _zipped(path: Path) -> Opened:
         raise ValueError(f"{path}: not a whole zip archive ({error}). {REMEDY}") from None
     sums = {entry.filename: entry.CRC for entry in archive.infolist() if _NAME.search(entry.filename)}
     names = sorted(sums)
-    # the archive's own checksums stand for the content: reading 12 GB to find nothing to do would be rude
+    # the archive's own checksums stand for the content: hashing 12 GB would take too long
     return names, digest(f"{name} {sums[name]}".encode() for name in names), archive.read
 
 

@@ -1,4 +1,4 @@
-"""CUB-200-2011 by its official split files, from its archive or the folder it unpacks to."""
+"""CUB-200-2011 with its official split, from its archive or the unpacked folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEDY = "Fetch CUB_200_2011.tgz on another machine and pass it, or the folder i
 
 
 def open_cub200(root: Path | None) -> Source:
-    """Birds of 200 species, numbered as in ``classes.txt``, split as ``train_test_split.txt`` says."""
+    """Birds of 200 species, with the class numbers of ``classes.txt`` and the split of ``train_test_split.txt``."""
     path = root or download("cub200", URL, CHECKSUM, REMEDY)
     folder = unpacked(path, "cub200") if path.is_file() else path
     if (folder / "CUB_200_2011").is_dir():

@@ -1,4 +1,4 @@
-"""Any folder of images: one subfolder per class, or no subfolders and no labels."""
+"""A folder of images: one subfolder per class, or no subfolders and no labels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", 
 
 
 def open_folder(root: Path, test_fraction: float | None) -> Source:
-    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` of which a fraction is for test.
+    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` from which a fraction is held out for test.
 
-    Images that all lie in the folder itself have no labels.
+    If all images are in the folder itself, they have no labels.
     """
     if (root / "train").is_dir() and (root / "test").is_dir():
         if test_fraction is not None:
@@ -49,7 +49,7 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
 
 
 def _images(root: Path) -> list[tuple[str, Path]]:
-    """(class, path) of every image, in the order of their names; subfolders of a class belong to it."""
+    """(class, path) of every image, sorted by name; subfolders of a class belong to it."""
     found = [
         (folder.name, path)
         for folder in sorted(root.iterdir())
@@ -62,12 +62,12 @@ def _images(root: Path) -> list[tuple[str, Path]]:
 
 
 def images_below(folder: Path) -> list[Path]:
-    """The images in a folder and its subfolders, in the order of their names."""
+    """The images in a folder and its subfolders, sorted by name."""
     return [path for path in sorted(folder.rglob("*")) if is_image(path)]
 
 
 def _flat(root: Path) -> list[Path]:
-    """The images of a folder, if none of its subfolders has any."""
+    """The images in a folder, if its subfolders have none."""
     images = images_below(root)
     return images if all(path.parent == root for path in images) else []
 

@@ -18,7 +18,7 @@ def open_hub(name: str, text_column: str | None, label_column: str | None) -> So
     datasets = require("datasets", "hf")
     try:
         data = datasets.load_dataset(name)
-    except Exception as error:  # the hub's many ways of not answering
+    except Exception as error:  # the hub fails in many ways
         raise ValueError(f"hf:{name} could not be loaded ({reason(error)}). {REMEDY}") from None
     test_name = next((split for split in ("test", "validation") if split in data), None)
     if "train" not in data or test_name is None:
@@ -73,6 +73,6 @@ def _only(name: str, what: str, parameter: str, found: list[str]) -> str:
     if len(found) != 1:
         raise ValueError(
             f"hf:{name}: which column is the {what}? Say so with {parameter}=NAME "
-            f"({', '.join(found) or 'none was recognised'})"
+            f"({', '.join(found) or 'none was recognized'})"
         )
     return found[0]

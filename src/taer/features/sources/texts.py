@@ -17,9 +17,9 @@ from taer.features.sources.base import NOTHING, UNLABELED, Part, Source, digest,
 def open_texts(
     path: Path, text_column: str, label_column: str | None, split_column: str | None, test_fraction: float | None
 ) -> Source:
-    """One row per item. The split column holds ``train`` or ``test``; without it a fraction is set aside.
+    """One item per row. The split column has ``train`` or ``test``; without it a fraction is held out for test.
 
-    A table is without labels if it has no column ``label`` and nobody named another, or asked for a split.
+    A table has no labels if it has no column ``label`` and neither another column nor a split is asked for.
     """
     if (
         label_column is None
@@ -66,7 +66,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def read_columns(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
-    """The wanted columns as text; a missing column or an empty cell is an error that says where."""
+    """Columns as text. A missing column or an empty cell raises an error that gives its place."""
     if path.suffix == ".parquet":
         file = _parquet(path)
         _check_columns(path, file.schema_arrow.names, wanted)
@@ -86,7 +86,7 @@ def _parquet(path: Path) -> Any:
     parquet = require("pyarrow.parquet", "text")
     try:
         return parquet.ParquetFile(path)
-    except Exception as error:  # pyarrow's own family
+    except Exception as error:  # pyarrow has many error types
         raise ValueError(f"{path}: not a readable Parquet file ({error})") from None
 
 

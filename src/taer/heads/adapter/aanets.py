@@ -18,7 +18,7 @@ from taer.heads.fitted import Fitted, array, number
 from taer.heads.params import param
 from taer.threads import one_blas_thread
 
-NEAREST = 2  # new classes that a replayed sample is kept away from
+NEAREST = 2  # new classes with a margin loss for each replayed sample
 
 
 class AANetsAdapter(
@@ -33,13 +33,13 @@ class AANetsAdapter(
         CE of eta · cos(f, w_c)  +  less_forget · √(|old| / |new|) · (1 - cos(f, f before the task))
         +  mean over replayed x and its 2 nearest new classes of max(0, 1/2 - cos(f, w_y) + cos(f, w_new))
 
-    The first task learns one layer. Both branches start from it; after that, ``A_s`` rests and only its scales ``s`` are
-    learned, while ``A_p`` moves. Old columns rest, new ones are imprinted. After each epoch, ``α`` alone takes the steps of
-    one on the memory and as many samples of each new class. A weight and its complement stand for two weights of sum
-    one: a cosine does not see their common factor.
+    The first task learns one layer. Both branches start from it; after that, ``A_s`` is frozen and only its scales ``s``
+    are learned, while ``A_p`` is trained. Old columns are frozen, new ones are imprinted. After each epoch of training,
+    one epoch trains ``α`` alone, on the memory and as many samples of each new class. The paper's two weights are
+    ``α`` and ``1 - α`` here, because a cosine does not depend on their common factor.
 
-    Departures: one layer of units above frozen features instead of a residual block on each level; plain SGD, neither
-    momentum nor weight decay.
+    Departures: one layer of units above frozen features instead of a residual block on each level; plain SGD, without
+    momentum and weight decay.
 
     References
     ----------
@@ -56,11 +56,11 @@ class AANetsAdapter(
     """
 
     lr: float = param(0.3, "learning rate", above=0)
-    less_forget: float = param(5.0, "strength of the term that keeps features where they were", at_least=0)
+    less_forget: float = param(5.0, "strength of the term that keeps features in place", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "plastic_": array(
-            "units", "width", help="incoming weights of the plastic units; ``hidden_`` has the stable"
+            "units", "width", help="incoming weights of the plastic units (the stable ones are in ``hidden_``)"
         ),
         "scales_": array("units", help="scale of each stable unit"),
         "blend_": number(at_least=0, help="weight α of the stable branch, up to 1"),
@@ -93,7 +93,7 @@ class AANetsAdapter(
         check_finite(np.append(branches.plastic, branches.columns), self.lr)
         self.plastic_, self.scales_, self.columns_ = branches.plastic, branches.scales, branches.columns
         self.blend_, self.eta_ = branches.blend, branches.eta
-        if task.number == 1:  # from here on there are two
+        if task.number == 1:  # two branches from now on
             self.hidden_, self.blend_ = self.plastic_, 0.5
         self._remember(task)
 

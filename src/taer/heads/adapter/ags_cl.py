@@ -17,19 +17,19 @@ from taer.rows import row_chunks
 
 
 class AGSCLAdapter(TaskHead, name="ags-cl-adapter", card=GUESSING):
-    """AGS-CL: units that mattered are held where they were, units that did not are made sparse, by group norms.
+    """AGS-CL: group norms keep important units close to their old weights and make the others sparse.
 
     With the importance ``Ω`` of each unit, its incoming weights ``A_u`` and those at the start of the task, ``A*_u``::
 
         CE over Y_t  +  mu · Σ over units with Ω = 0 of |A_u|  +  lam · Σ over units with Ω > 0 of Ω |A_u - A*_u|
 
-    The norms are stepped by their proximal maps, so weights become exactly zero or stay exactly. When a task ends,
-    ``Ω ← eta · Ω + mean activation``. Units without importance are cut off from the classes learned so far, and start again
-    at random with probability ``rho`` when the next task comes. Each task has its own outputs.
+    The norms are minimized by proximal steps, so weights become exactly zero or stay exactly unchanged. When a task ends,
+    ``Ω ← eta · Ω + mean activation``. Units without importance are disconnected from the classes learned so far, and are
+    initialized again with probability ``rho`` when the next task begins. Each task has its own outputs.
 
     Departures: one layer of units above frozen features; a proximal step after every batch, not after every epoch, so
-    ``mu`` and ``lam`` are not those of the paper; the paper is given the task at test, which is guessed here by the
-    least entropy.
+    ``mu`` and ``lam`` are not those of the paper; the task of a test sample, which the paper assumes known, is guessed
+    by the lowest entropy.
 
     References
     ----------
@@ -45,13 +45,15 @@ class AGSCLAdapter(TaskHead, name="ags-cl-adapter", card=GUESSING):
     """
 
     mu: float = param(0.03, "strength of the sparsity of units without importance", at_least=0)
-    lam: float = param(1.0, "strength with which important units are held", at_least=0)
-    rho: float = param(0.3, "probability that a unit without importance starts again", at_least=0, at_most=1)
-    eta: float = param(0.9, "fraction of the importance that a later task leaves", at_least=0, at_most=1)
+    lam: float = param(1.0, "strength of the penalty on changes of important units", at_least=0)
+    rho: float = param(
+        0.3, "probability that a unit without importance is initialized again", at_least=0, at_most=1
+    )
+    eta: float = param(0.9, "fraction of the importance that is kept after a later task", at_least=0, at_most=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         **MASKS,
-        "importance_": array("units", at_least=0, help="how much each unit mattered so far"),
+        "importance_": array("units", at_least=0, help="importance of each unit"),
     }
 
     def _open(self, task: Task) -> None:

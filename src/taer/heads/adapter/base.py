@@ -1,4 +1,4 @@
-"""One layer of hidden units above the features, trained by SGD with the columns: what the methods of this family share."""
+"""The base class of heads with one layer of hidden units, trained by SGD together with the columns."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class AdapterHead(Head):
     """Scores ``columns_ @ relu(hidden_ @ embedding_(x))``, with one column (weight vector) per class.
 
     A method implements ``_plan``: which samples, which gradient of the scores and which weights move. It may also add
-    units (``_open``) and say what else happens when a task ends (``_finish``).
+    units (``_open``) and do something when a task ends (``_finish``).
     """
 
     width: int = param(256, "hidden units; fixed by the first task", at_least=1)
-    epochs: int = param(10, "passes over the samples of a task", at_least=1)
+    epochs: int = param(10, "number of passes over the samples of a task", at_least=1)
     lr: float = param(0.1, "learning rate", above=0)
-    batch_size: int = param(32, "samples of the current task in a step", at_least=1)
+    batch_size: int = param(32, "number of samples of the current task per step", at_least=1)
     last_batch: str = loop.last_batch()
     standardize: str = loop.standardize()
     entropy: float = loop.entropy()
@@ -39,11 +39,11 @@ class AdapterHead(Head):
     }
 
     def _plan(self, task: Task, network: Network) -> NetworkPlan:
-        """Which samples, which gradient and what moves; ``network`` is the one that learns, as it starts."""
+        """Which samples, which gradient and which weights move; ``network`` has the weights at the start of the task."""
         raise NotImplementedError
 
     def _finish(self, task: Task) -> None:
-        """What else happens when the network has learned a task."""
+        """Called after the network has learned a task."""
 
     def _learn(self, task: Task) -> None:
         self._open(task)
@@ -53,7 +53,7 @@ class AdapterHead(Head):
         self._finish(task)
 
     def _open(self, task: Task) -> None:
-        """What the first task fixes, and room for new classes, whose columns start at zero."""
+        """Fit what the first task fixes, and add columns of zeros for new classes."""
         if task.number == 1:
             self.embedding_ = Standardize.fit(task.X, self.standardize)
             self.hidden_ = self._new_units(self.width, task.X.shape[1])
@@ -61,11 +61,11 @@ class AdapterHead(Head):
         self.columns_ = grown(self.columns_, task.n_classes)
 
     def _new_units(self, units: int, width: int) -> np.ndarray:
-        """Random incoming weights that keep the mean square of standardized rows (He et al., 2015)."""
+        """Random incoming weights with He's initialization (2015), for standardized rows."""
         return (self.rng_.normal(size=(units, width)) * np.sqrt(2 / width)).astype(self.dtype_)
 
     def _network(self) -> Network:
-        """A copy of the weights, all gates open: what a task may move."""
+        """A copy of the weights for a task to train, with all gates open."""
         return Network(self.hidden_.copy(), self.columns_.copy(), np.ones(len(self.hidden_), self.dtype_))
 
     def _store(self, network: Network) -> None:
@@ -82,5 +82,5 @@ class AdapterHead(Head):
         return exact.products(self._units(X), columns).astype(self.dtype_)
 
     def _units(self, X: np.ndarray) -> np.ndarray:
-        """What the units answer to some rows of the user."""
+        """The activations of the units for some rows of the user's features."""
         return units_of(self.hidden_, self.embedding_(X))

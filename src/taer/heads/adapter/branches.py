@@ -1,4 +1,4 @@
-"""Two layers of units, added, under a cosine classifier: the network of AANets, and its gradients."""
+"""The network of AANets and its gradients: the sum of two layers of units, and a cosine classifier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taer.heads.embedding import unit_rows
 
 
 class Answer(NamedTuple):
-    """What the branches and the classifier say of some rows."""
+    """The outputs of the branches and the classifier for some rows."""
 
     stable: np.ndarray  # units of the stable branch, before their scales
     plastic: np.ndarray
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 class Branches:
     """Features ``blend · scales ∘ relu(stable @ h) + (1 - blend) · relu(plastic @ h)``, and their cosines with columns.
 
-    Also the gradients by these values.
+    Also computes their gradients.
     """
 
     stable: np.ndarray
@@ -33,7 +33,7 @@ class Branches:
     scales: np.ndarray
     columns: np.ndarray
     blend: float
-    eta: float  # times a cosine is a score
+    eta: float  # a score is eta times a cosine
 
     def __call__(self, rows: np.ndarray) -> Answer:
         stable, plastic = units_of(self.stable, rows), units_of(self.plastic, rows)
@@ -44,25 +44,25 @@ class Branches:
         return Answer(stable, plastic, lengths, features, features @ unit_rows(self.columns).T)
 
     def move(self, by: Branches, lr: float, classes: np.ndarray) -> None:
-        """A step of the plastic branch, the scales, the columns of some classes and ``eta``."""
+        """One step for the plastic branch, the scales, the columns of some classes and ``eta``."""
         self.plastic -= lr * by.plastic
         self.scales -= lr * by.scales
         self.columns[classes] -= lr * by.columns[classes]
         self.eta -= lr * by.eta
 
     def move_blend(self, by: Branches, lr: float) -> None:
-        """A step of the weight of the stable branch alone."""
+        """One step for the weight of the stable branch alone."""
         self.blend = float(np.clip(self.blend - lr * by.blend, 0, 1))
 
     def imprint(self, number: int, rows: np.ndarray, others: np.ndarray) -> None:
-        """Let a column start at the mean feature of rows, at the mean length of other columns."""
+        """Initialize a column with the mean feature of some rows, scaled to the mean length of the other columns."""
         mean = unit_rows(self(rows).features.mean(axis=0, keepdims=True))[0]
         self.columns[number] = mean * np.sqrt(np.square(others).sum(axis=1)).mean()
 
     def gradients(
         self, rows: np.ndarray, answer: Answer, by_scores: np.ndarray, by_cosines: Any = 0, by_features: Any = 0
     ) -> Branches:
-        """Given those by the scores and, besides, by cosines and by features; none by the stable branch, which rests."""
+        """Gradients from those of the scores, cosines and features. The stable branch is frozen and has none."""
         by_cosines = by_cosines + self.eta * by_scores
         units = unit_rows(self.columns)
         norms = np.sqrt(np.square(self.columns).sum(axis=1, keepdims=True))
@@ -79,5 +79,5 @@ class Branches:
 
 
 def _across(rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Rows without their part along directions of unit length."""
+    """Rows minus their projections on unit vectors."""
     return rows - (rows * directions).sum(axis=1, keepdims=True) * directions

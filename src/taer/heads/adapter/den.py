@@ -17,7 +17,7 @@ from taer.rows import row_chunks
 
 
 class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
-    """DEN: a new task retrains the units it needs, adds units if that is not enough, and splits those that drifted.
+    """DEN: a new task retrains the units it needs, adds units if needed, and splits units that drifted.
 
     The first task minimizes ``CE + l1 · (Σ|A| + Σ|W|)`` over incoming weights ``A`` and columns ``W``. A later one, with a
     softmax over its own classes:
@@ -26,14 +26,14 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
     2. retrains these units and the columns;
     3. if the mean cross-entropy is above ``tau``, adds ``added`` units, trained with ``group · Σ_u |A_u|``, and drops those
        that become zero;
-    4. splits each old unit whose weights moved by more than ``drift``: the unit returns to where it was, for the tasks so
-       far, and a copy of what it became is new.
+    4. splits each old unit whose weights moved by more than ``drift``: the old unit gets its old weights back, for the
+       tasks so far, and a new unit gets the new weights.
 
-    A task answers with the units of its time: those that existed when it had been learned.
+    Each task uses the units that existed when it had been learned.
 
-    Departures: one layer of units above frozen features; l1 and group norms are stepped by their proximal maps; thresholds
-    are ours; no last retraining after a split, because columns of the new task move to the copies; the task at test
-    is guessed by the least entropy.
+    Departures: one layer of units above frozen features; l1 and group norms are minimized by proximal steps; thresholds
+    are ours; no retraining after a split, because the columns of the new task move to the copies; the task of a test
+    sample is guessed by the lowest entropy.
 
     References
     ----------
@@ -50,14 +50,14 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
 
     l1: float = param(0.001, "strength of the sparsity of single weights", at_least=0)
     tau: float = param(0.2, "mean cross-entropy above which units are added", at_least=0)
-    added: int = param(16, "units that are added at once", at_least=1)
+    added: int = param(16, "number of units that are added at a time", at_least=1)
     group: float = param(0.01, "strength of the sparsity of added units", at_least=0)
-    drift: float = param(0.2, "distance from which a unit is split", at_least=0)
+    drift: float = param(0.2, "change of a unit's weights above which it is split", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = MASKS
 
     def _train(self, task: Task, network: Network) -> Network:
-        if not self._is_new(task):  # more samples of known classes: their units rest
+        if not self._is_new(task):  # more samples of known classes: their units are frozen
             self._fit(task, network, np.zeros(len(network.hidden)))
             return network
         if self.n_tasks_ == 1:
@@ -81,7 +81,7 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
         self._loop().train(network, NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, move=move))
 
     def _expanded(self, task: Task, network: Network) -> Network:
-        """With new units, those that the group norm has not emptied."""
+        """The network with new units, without those that the group norm made zero."""
         known = len(network.hidden)
         hidden = np.concatenate([network.hidden, self._new_units(self.added, network.hidden.shape[1])])
         columns = np.pad(network.columns, [(0, 0), (0, self.added)])
@@ -106,12 +106,12 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
 
 
 def thresholded(weights: np.ndarray, by: float) -> np.ndarray:
-    """The proximal map of the absolute value: nearer to zero by so much, or zero."""
+    """Soft thresholding, the proximal map of the absolute value."""
     return np.sign(weights) * np.maximum(np.abs(weights) - by, 0) if by else weights
 
 
 def split(network: Network, before: np.ndarray, drift: float) -> Network:
-    """Units that drifted return to where they were; copies of what they became, with their columns, are new."""
+    """Units that drifted get their old weights back; new units get the new weights, with their columns."""
     known = len(before)
     moved = np.flatnonzero(np.sqrt(np.square(network.hidden[:known] - before).sum(axis=1)) > drift)
     hidden = np.concatenate([network.hidden, network.hidden[moved]])

@@ -29,11 +29,11 @@ class DERAdapter(
 
         CE over all classes of columns_ @ r  +  aux_weight · CE over Y_t and "old" of an auxiliary layer on relu(A_t h)
 
-    without the second term in the first task. ``A_t`` starts where ``A_{t-1}`` ended. Then the columns start again from
-    zero and are trained alone on the memory, which is balanced, with scores divided by ``temperature``.
+    without the second term in the first task. ``A_t`` starts from ``A_{t-1}``. Then the columns start again from
+    zero and are trained alone on the balanced memory, with scores divided by ``temperature``.
 
-    Departures: one layer of units above frozen features; no channel masks: it is the variant that its authors call
-    "w/o P", without pruning. A task that brings no new class adds units like any other.
+    Departures: one layer of units above frozen features; no channel masks: this is the authors' variant "w/o P",
+    without pruning. A task without new classes adds units like any other.
 
     References
     ----------
@@ -50,7 +50,7 @@ class DERAdapter(
 
     aux_weight: float = param(1.0, "strength of the auxiliary loss", at_least=0)
     balanced_epochs: int = param(30, "passes over the memory that train the columns alone; 0 for none", at_least=0)
-    temperature: float = param(5.0, "what scores are divided by in these passes", above=0)
+    temperature: float = param(5.0, "divisor of the scores in these passes", above=0)
 
     def _open(self, task: Task) -> None:
         super()._open(task)
@@ -81,7 +81,9 @@ class DERAdapter(
             self._balance()
 
     def _gradient(self, task: Task) -> Callable[[np.ndarray, Batch], np.ndarray]:
-        place = np.full(task.n_classes, len(task.current))  # in the auxiliary layer, where all old classes are one
+        place = np.full(
+            task.n_classes, len(task.current)
+        )  # in the auxiliary layer, where all old classes are one class
         place[task.current] = np.arange(len(task.current))
 
         def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
@@ -96,7 +98,7 @@ class DERAdapter(
         return gradient
 
     def _balance(self) -> None:
-        """Train the columns again from zero, on what the units answer to the memory."""
+        """Train the columns again from zero, on the activations of the units for the memory."""
 
         def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
             weight = batch.weight / self.temperature

@@ -16,19 +16,19 @@ from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
 
-SPREAD = 0.1  # of the random part with which atoms start, beside the identity
+SPREAD = 0.1  # of the noise that is added to the identity to initialize the atoms
 
 
 class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
-    """FAS: incoming weights are shared coefficients times a few atoms, and each task swaps the atoms alone.
+    """FAS: incoming weights are shared coefficients times a few atoms, and each task has its own atoms.
 
     ``CE over Y_t of columns_ @ relu(D_t A h)``: ``A`` has groups of ``atoms`` rows, and ``D_t``, a square matrix of that
-    size, mixes the rows of each group, the same in every group. The first task learns ``A`` with ``D_1`` the identity;
-    later tasks learn ``D_t`` and their columns. A task has several members, each with atoms and columns of its own;
-    their probabilities are averaged, and the task whose average has the least entropy answers.
+    size, mixes the rows of each group in the same way. The first task learns ``A`` with ``D_1`` the identity; later tasks
+    learn ``D_t`` and their columns. A task has several members, each with its own atoms and columns, whose probabilities
+    are averaged. The predicted task is the one whose average has the lowest entropy.
 
-    Departures: groups of units above frozen features stand for the channels of a convolution. Members start at the
-    identity plus noise. The gradient by the atoms is divided by the number of groups, which all share them.
+    Departures: groups of units above frozen features take the place of the channels of a convolution. Members start at
+    the identity plus noise. The gradient of the atoms is divided by the number of groups that share them.
 
     References
     ----------
@@ -43,8 +43,8 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
     array([0, 1])
     """
 
-    atoms: int = param(16, "rows of a group, which the atoms mix; fixed by the first task", at_least=1)
-    members: int = param(2, "networks of a task that answer together; fixed by the first task", at_least=1)
+    atoms: int = param(16, "number of rows per group, which the atoms mix; fixed by the first task", at_least=1)
+    members: int = param(2, "networks per task, which are averaged; fixed by the first task", at_least=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "columns_": array("classes", "answers", help="weight vectors on the units of all members, one per class"),
@@ -60,7 +60,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
             self.atoms_: np.ndarray = np.zeros((0, self.members, self.atoms, self.atoms), self.dtype_)
 
     def _train(self, task: Task, network: Network) -> Network:
-        """Learn the members in turn; atoms and columns are views, moved in place."""
+        """Train one member after the other; atoms and columns are views that change in place."""
         self.atoms_ = grown(self.atoms_, self.n_tasks_)
         members = zip(self.atoms_[task.number - 1], self._by_member(network.columns), strict=True)
         for number, (atoms, columns) in enumerate(members):
@@ -89,7 +89,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
         return np.split(columns, self.atoms_.shape[1], axis=1)
 
     def _units(self, X: np.ndarray) -> np.ndarray:
-        """The responses to the shared coefficients, before any atoms."""
+        """The products with the shared coefficients, before any atoms."""
         return self.embedding_(X) @ self.hidden_.T
 
     def _answers(self, units: np.ndarray, number: int, own: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
 
 
 def swapping(coefficients: np.ndarray, atoms: np.ndarray) -> Callable[[Network, Network, float], None]:
-    """A step in which only the atoms and the columns move."""
+    """A step that moves only the atoms and the columns."""
 
     def move(network: Network, gradients: Network, lr: float) -> None:
         network.columns[:] -= lr * gradients.columns
@@ -113,12 +113,12 @@ def swapping(coefficients: np.ndarray, atoms: np.ndarray) -> Callable[[Network, 
 
 
 def mixed(hidden: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """The incoming weights that coefficients and atoms make."""
+    """The incoming weights from coefficients and atoms."""
     return (atoms @ hidden.reshape(-1, len(atoms), hidden.shape[1])).reshape(hidden.shape)
 
 
 def by_atoms(by_mixed: np.ndarray, hidden: np.ndarray, size: int) -> np.ndarray:
-    """The gradient by the atoms, given that by the weights that they make; the mean over the groups."""
+    """The gradient of the atoms from that of the incoming weights; the mean over the groups."""
     groups, coefficients = (rows.reshape(-1, size, rows.shape[1]) for rows in (by_mixed, hidden))
     found: np.ndarray = (groups @ coefficients.transpose(0, 2, 1)).mean(axis=0)
     return found

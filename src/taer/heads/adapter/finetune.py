@@ -1,4 +1,4 @@
-"""The lower bound of heads on an adapter: learn each task and do nothing about the past."""
+"""The lower bound of heads on an adapter: train on each task and do nothing against forgetting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FinetuneAdapter(
     name="finetune-adapter",
     card=Card("adapter", old_scores="move", keeps="nothing", forgets="no", linear=False, exports=False),
 ):
-    """Plain training of the adapter on the current task: the softmax runs over all seen classes and all weights move.
+    """Plain training of the adapter on the current task, with a softmax over all seen classes.
 
     ``scores = columns_ @ relu(hidden_ @ h)``, cross-entropy on ``D_t``. The lower bound of the heads on an adapter.
 

@@ -15,12 +15,12 @@ from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted
 from taer.heads.params import param
 
-LARGEST = 6.0  # of an embedding, either way
+LARGEST = 6.0  # absolute value of an embedding
 STEEPEST = 50.0  # s · embedding where the compensation stops growing
 
 
 class HATAdapter(TaskHead, name="hat-adapter", card=GUESSING):
-    """HAT: each task learns a nearly binary mask over the units, and units of earlier masks are protected.
+    """HAT: each task learns a nearly binary mask of the units, and units in earlier masks are protected.
 
     With a mask ``a = sigmoid(s · e)`` of task t on the units and ``u`` the largest mask of any earlier task::
 
@@ -30,8 +30,8 @@ class HATAdapter(TaskHead, name="hat-adapter", card=GUESSING):
     multiplied by ``1 - u``, those by the embedding ``e`` by ``s_max (cosh(s e) + 1) / (s (cosh(e) + 1))``, with
     ``|s e|`` at most 50 there and ``|e|`` at most 6. Each task has its own outputs.
 
-    Departures: one layer of units above frozen features instead of a whole network; the task at test is guessed by
-    the least entropy. Samples that bring no new class keep the masks as they are.
+    Departures: one layer of units above frozen features instead of a whole network; the task of a test sample is guessed
+    by the lowest entropy. A task without new classes does not change the masks.
 
     References
     ----------
@@ -77,12 +77,12 @@ class HATAdapter(TaskHead, name="hat-adapter", card=GUESSING):
 
 
 def annealed(done: float, s_max: float) -> float:
-    """The steepness when a fraction of the steps of an epoch is done."""
+    """The steepness after a fraction of the steps of an epoch."""
     return 1 / s_max + (s_max - 1 / s_max) * done
 
 
 def compensation(embedding: np.ndarray, s: float, s_max: float) -> np.ndarray:
-    """What the gradient by the embedding is multiplied by, so that a steep mask can still move."""
+    """The factor for the gradient of the embedding, so that a steep mask can still change."""
     steep = np.clip(s * embedding, -STEEPEST, STEEPEST).astype(np.float64)
     found: np.ndarray = s_max / s * (np.cosh(steep) + 1) / (np.cosh(embedding.astype(np.float64)) + 1)
     return found.astype(embedding.dtype)

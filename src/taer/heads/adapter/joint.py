@@ -1,4 +1,4 @@
-"""The upper bound of heads on an adapter: keep everything and learn it all at once."""
+"""The upper bound of heads on an adapter: keep all samples and train on all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JointAdapter(
     name="joint-adapter",
     card=Card("adapter", old_scores="move", keeps="everything", forgets="no", linear=False, exports=False),
 ):
-    """Joint training of the adapter: keeps every sample and trains again from scratch on their union at each task.
+    """Joint training of the adapter: keeps every sample and trains on all of them from scratch at each task.
 
     ``scores = columns_ @ relu(hidden_ @ h)``, cross-entropy on ``D_1 ∪ … ∪ D_t``. The upper bound of the heads on an
     adapter, not an incremental method: memory and time grow with all data seen.

@@ -1,4 +1,4 @@
-"""Heads on an adapter that keep a few samples of each task."""
+"""The base class of heads on an adapter that store exemplars."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from taer.rows import StackedRows, select
 
 
 class ExemplarHead(AdapterHead):
-    """Keeps exemplars; the memory's labels are the numbers of the classes."""
+    """Stores exemplars; the labels in the memory are class numbers."""
 
-    memory_size: int = param(200, "samples kept from all earlier tasks together; 0 for none", at_least=0)
-    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    memory_size: int = param(200, "number of samples stored from all earlier tasks; 0 for none", at_least=0)
+    memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "memory_": value_of(
             *POLICIES.values(),
             width="width",
-            help="exemplars: ``X``, and in ``y`` the place of their classes in order of arrival",
+            help="stored exemplars: ``X``, and ``y``, the numbers of their classes in order of arrival",
         ),
     }
 
@@ -37,7 +37,7 @@ class ExemplarHead(AdapterHead):
             self.memory_: Memory = POLICIES[self.memory](self.memory_size)
 
     def _union(self, task: Task) -> Samples:
-        """``D_t ∪ M``: the task and the stored samples of old classes, each counting as much as any other."""
+        """``D_t ∪ M``: the samples of the task and the stored samples of old classes, with equal weights."""
         old = np.flatnonzero(~np.isin(self.memory_.y, task.current))
         if not len(old):
             return Samples(task.X, {"target": task.y})
@@ -45,7 +45,7 @@ class ExemplarHead(AdapterHead):
         return Samples(StackedRows(task.X, self.memory_.X[old]), {"target": target})
 
     def _balanced(self, task: Task) -> Samples:
-        """The stored samples of old classes, and as many of each class of the task as of an old one."""
+        """The stored samples of old classes, and equally many samples of each class of the task."""
         old = np.flatnonzero(np.isin(self.memory_.y, task.old))
         quota = max(1, len(old) // max(1, len(task.old)))
         new = np.concatenate([self.rng_.permutation(members)[:quota] for _, members in task.members()])
@@ -55,7 +55,7 @@ class ExemplarHead(AdapterHead):
         return Samples(StackedRows(rows, self.memory_.X[old]), {"target": np.append(target, self.memory_.y[old])})
 
     def _remember(self, task: Task) -> None:
-        """Offer the samples of the task to the memory, which compares them by what the units answer."""
+        """Offer the samples of the task to the memory, which compares them by the activations of the units."""
         memory = copy.copy(self.memory_)
         memory.capacity = self.memory_size
         memory.add(task.X, task.y, self.rng_, embed=self._units, residuals=self._residuals)

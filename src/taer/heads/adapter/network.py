@@ -14,14 +14,14 @@ from taer.threads import one_blas_thread
 
 @dataclass(frozen=True)
 class Network:
-    """Scores ``columns @ (gates * relu(hidden @ h))``; also the gradients by these arrays."""
+    """Scores ``columns @ (gates * relu(hidden @ h))``, and the gradients of these arrays."""
 
     hidden: np.ndarray  # incoming weights, one row per unit
     columns: np.ndarray  # outgoing weights, one row per class
     gates: np.ndarray  # a factor per unit
 
     def gradients(self, rows: np.ndarray, units: np.ndarray, by_scores: np.ndarray, resting: int = 0) -> Network:
-        """By backpropagation from the gradient by the scores; of ``hidden`` without the first rows, which rest."""
+        """Backpropagate the gradient of the scores; the first rows of ``hidden``, which are frozen, are left out."""
         by_gated = by_scores @ self.columns
         by_sums = by_gated[:, resting:] * self.gates[resting:] * (units[:, resting:] > 0)
         return Network(
@@ -38,7 +38,7 @@ def units_of(hidden: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def shrunk(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """The proximal map of the norm of each row: shorter by so much, or zero."""
+    """Group soft thresholding, the proximal map of the norm of each row."""
     lengths = np.sqrt(np.square(rows).sum(axis=1))
     kept = np.maximum(1 - by / np.where(lengths > 0, lengths, 1), 0)
     return rows * kept[:, None].astype(rows.dtype)
@@ -46,13 +46,13 @@ def shrunk(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NetworkPlan(Plan):
-    """What a head does in one task, with a network."""
+    """The training of a network in one task."""
 
-    answering: int | None = None  # the first columns, whose softmax answers, if others are auxiliary
-    resting_units: int = 0  # the first units, whose incoming weights do not change
-    # called before each step with the fraction of the epoch's steps that are done, 1 at the last
+    answering: int | None = None  # number of first columns in the softmax, if the others are auxiliary
+    resting_units: int = 0  # number of first units whose incoming weights are frozen
+    # called before each step with the fraction of the epoch's steps that are done; 1 at the last
     prepare: Callable[[float], None] | None = None
-    # moves the network, given its gradients and the learning rate; plain descent if not given
+    # updates the network from its gradients and the learning rate; plain SGD if not given
     move: Callable[[Network, Network, float], None] | None = None
 
 
@@ -61,7 +61,7 @@ class NetworkLoop(Loop):
     """Stochastic gradient descent of a network."""
 
     def train(self, network: Network, plan: NetworkPlan) -> None:
-        """Move the arrays of the network in place, as the plan says."""
+        """Train the arrays of the network in place, following the plan."""
         full_step = self.lr if plan.lr is None else plan.lr
         steps = math.ceil(len(plan.current) / self.batch_size)
         with one_blas_thread(), np.errstate(all="ignore"):

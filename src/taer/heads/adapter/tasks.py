@@ -1,4 +1,4 @@
-"""Heads whose units answer for one task at a time, so that the task of a sample has to be known, or guessed."""
+"""The base class of heads with separate outputs per task, which must know or guess the task of a sample."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from taer.rows import select
 GUESSING = Card(
     "adapter", old_scores="move", keeps="nothing", forgets="no", linear=False, exports=False, guesses_task=True
 )
-MASKS = {"masks_": array("tasks", "units", at_least=0, help="how far each unit is open in each task, from 0 to 1")}
+MASKS = {
+    "masks_": array("tasks", "units", at_least=0, help="gate of each unit in each task, from 0 (shut) to 1 (open)")
+}
 
 
 class TaskHead(AdapterHead):
-    """Every class belongs to a task, and the units answer for one task at a time.
+    """Every class belongs to one task, and each task has its own outputs.
 
-    The task of a sample is guessed: it is the one whose prediction has the least entropy. The score of a class is its
-    log probability among the classes of its own task, and those of other tasks than the guessed one lose the logarithm of
-    the number of classes, which is enough to come after the best class of the guessed task. Among the classes of one task
-    the scores are therefore those of a head that is given the task.
+    The task of a sample is guessed: it is the one whose prediction has the lowest entropy. The score of a class is its
+    log probability among the classes of its own task. For all tasks except the guessed one, the logarithm of the number
+    of classes is subtracted, which puts them below the best class of the guessed task. Among the classes of one task the
+    scores are therefore those of a head that knows the task.
 
-    A class that returns together with new ones is learned again as a class of the new task; without new ones, samples
-    train the tasks that their classes belong to. A task of one class has no entropy, so it is guessed last.
+    A known class that arrives together with new ones is learned again as a class of the new task. Without new classes,
+    samples train the tasks that their classes belong to. A task with one class has no entropy, so it is guessed last.
     """
 
     fitted: ClassVar[dict[str, Fitted]] = {
@@ -63,7 +65,7 @@ class TaskHead(AdapterHead):
             self.columns_ = columns
 
     def _train(self, task: Task, network: Network) -> Network:
-        """Learn the classes of one task, with a softmax over them alone; returns the network, which may have more units."""
+        """Learn the classes of one task, with a softmax over them alone; returns the network, which may have grown."""
         self._loop().train(network, self._plan(task, network))
         return network
 
@@ -72,11 +74,11 @@ class TaskHead(AdapterHead):
         return task.number == self.n_tasks_
 
     def _gates(self, task: Task) -> np.ndarray:
-        """The gates with which a task starts: those it has, or all open."""
+        """The gates at the start of a task: its own if it was learned before, otherwise all open."""
         return np.ones(len(self.hidden_), self.dtype_) if self._is_new(task) else self._masks()[task.number - 1]
 
     def _masks(self) -> np.ndarray:
-        """A copy of the masks of all tasks; all shut for one that is not yet learned."""
+        """A copy of the masks of all tasks; zeros for a task that is not yet learned."""
         known = getattr(self, "masks_", np.zeros((0, len(self.hidden_)), self.dtype_))
         return grown(known, self.n_tasks_)
 
@@ -100,7 +102,7 @@ class TaskHead(AdapterHead):
         return scores if classes is None else scores[:, classes]
 
     def _answers(self, units: np.ndarray, number: int, own: np.ndarray) -> np.ndarray:
-        """Scores of the classes of a task, by the units as they are in that task."""
+        """Scores of the classes of a task, with the gates of that task."""
         return (units * self.masks_[number - 1]) @ self.columns_[own].T
 
     def _sizes(self) -> Sizes:

@@ -18,15 +18,15 @@ DAMPING = 0.01  # ξ of synaptic intelligence
 
 
 class XdGAdapter(TaskHead, name="xdg-adapter", card=GUESSING):
-    """XdG: in each task a fixed random 80 % of the units are off, and synaptic intelligence protects the weights.
+    """XdG: each task turns off a fixed random 80 % of the units, and synaptic intelligence protects the weights.
 
     ``CE over Y_t of columns_ @ (mask_t ∘ relu(hidden_ @ h)) + c · Σ Ω (A - A*)²``, with ``A`` the incoming weights and
     ``A*`` those at the end of the last task. Along the path ``ω += -g · ΔA`` with the gradient ``g`` of the
     cross-entropy; when the task ends, ``Ω += max(ω, 0) / ((A - A*)² + 0.01)``. Each task has its own outputs, so these
     need no penalty.
 
-    Departures: one layer of units above frozen features; the task at test is guessed by the least entropy; the penalty is
-    stepped implicitly, as in ``oewc``: the same minimum, and stable however large the penalty is.
+    Departures: one layer of units above frozen features; the task of a test sample is guessed by the lowest entropy; the
+    step of the penalty is implicit, as in ``oewc``, which has the same minimum and is stable for any strength.
 
     References
     ----------
@@ -42,12 +42,12 @@ class XdGAdapter(TaskHead, name="xdg-adapter", card=GUESSING):
     array([0, 1])
     """
 
-    gated: float = param(0.8, "fraction of the units that is off in a task", at_least=0, at_most=0.99)
+    gated: float = param(0.8, "fraction of the units that are off in a task", at_least=0, at_most=0.99)
     c: float = param(0.1, "strength of the penalty", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         **MASKS,
-        "importance_": array("units", "width", at_least=0, help="how much each incoming weight mattered so far"),
+        "importance_": array("units", "width", at_least=0, help="importance of each incoming weight"),
     }
 
     def _open(self, task: Task) -> None:

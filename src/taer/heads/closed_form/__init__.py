@@ -1,1 +1,1 @@
-"""Heads in closed form on statistics of the classes: no exemplars, no learning rate, one pass; one file per method."""
+"""Heads computed in closed form from class statistics: no exemplars, no learning rate, one pass. One file per method."""

@@ -1,4 +1,4 @@
-"""What heads in closed form share: statistics of a fixed embedding, and a temperature."""
+"""The base classes of closed-form heads: class statistics of a fixed embedding, and a temperature."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ NORMALIZE = (
 class ClosedFormHead(Head):
     """Collects :class:`~taer.statistics.ClassStatistics` of a fixed embedding and solves for the scores.
 
-    A method implements ``_update`` or, where a task decides more than its own classes, ``_solve``. The temperature of
-    ``predict_proba`` is fitted at each task, among all classes so far, on a fifth of the task that is counted in only
-    afterwards; in heads whose old scores never move, on everything that was held out in any task.
+    A method implements ``_update`` or, if a task affects more than its own classes, ``_solve``. The temperature of
+    ``predict_proba`` is fitted at each task, over all classes so far, on a held-out fifth of the task, which is added to
+    the statistics afterwards. Heads whose old scores never move use the held-out samples of all tasks.
     """
 
     weighs: ClassVar[bool] = True
-    fixes: ClassVar[tuple[str, ...]] = ()  # fitted attributes that the first task decides, besides the embedding
+    fixes: ClassVar[tuple[str, ...]] = ()  # fitted attributes that the first task determines, besides the embedding
     normalize: str = param("none", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
 
     fitted: ClassVar[dict[str, Fitted]] = {
@@ -41,13 +41,11 @@ class ClosedFormHead(Head):
         "columns_": array(
             "classes", "embedding", help="weight vectors after that map, one per class in order of arrival"
         ),
-        "offsets_": array("classes", help="constants of the scores, one per class in order of arrival"),
+        "offsets_": array("classes", help="intercepts of the scores, one per class in order of arrival"),
         "statistics_": value_of(
             ClassStatistics, width="embedding", help="counts, means and scatter of the classes after that map"
         ),
-        "temperature_": number(
-            above=0, help="number that divides the scores before the softmax of ``predict_proba``"
-        ),
+        "temperature_": number(above=0, help="divisor of the scores in the softmax of ``predict_proba``"),
         "held_out_": value_of(
             PooledLosses,
             width="width",
@@ -58,18 +56,18 @@ class ClosedFormHead(Head):
 
     @property
     def per_class(self) -> bool:
-        """Whether each class keeps a scatter of its own."""
+        """Whether each class has its own scatter."""
         return False
 
     def _embedding(self, task: Task) -> Any:
-        """The map of samples, which the first task decides once and for all."""
+        """The embedding, fitted on the first task."""
         return Normalize.fit(task.X, self.normalize)
 
     def _choose(self, task: Task) -> None:
-        """Strengths and shrinkages that the first task decides."""
+        """Choose strengths and shrinkages on the first task."""
 
     def _solve(self, task: Task) -> None:
-        """Scores from statistics."""
+        """Compute the scores from the statistics."""
         self._update(task.current)
 
     def _learn(self, task: Task) -> None:
@@ -95,7 +93,7 @@ class ClosedFormHead(Head):
         self.statistics_: ClassStatistics = collect(self.embedding_, task, before, per_class=self.per_class)
 
     def _calibrate(self, rest: Task, held: Task) -> None:
-        """Fit the temperature with scores that do not know the held-out samples."""
+        """Fit the temperature, with scores computed without the held-out samples."""
         trial = self._snapshot()
         trial._solve(rest)
         scores = trial._scores(held.X[:]).astype(np.float64)
@@ -115,7 +113,7 @@ class ClosedFormHead(Head):
 
     def _fixed(self) -> dict[str, Any]:
         embedding = {f"embedding_.{name}": value for name, value in self.embedding_.to_arrays().items()}
-        del embedding["embedding_.center"]  # sums about another center are moved
+        del embedding["embedding_.center"]  # sums around another center can be converted
         return embedding | {name: getattr(self, name) for name in self.fixes}
 
     def _sums_from(self, other: Self) -> tuple[ClassStatistics, bool]:
@@ -135,7 +133,7 @@ class ClosedFormHead(Head):
         return {**super()._sizes(), "embedding": len(self.embedding_.center)}
 
     def _set(self, classes: np.ndarray, columns: np.ndarray, offsets: np.ndarray) -> None:
-        """Columns and offsets of some classes; those of the others stay."""
+        """Set the columns and offsets of some classes."""
         n_classes = len(self.classes_)
         self.columns_, self.offsets_ = grown(self.columns_, n_classes), grown(self.offsets_, n_classes)
         self.columns_[classes], self.offsets_[classes] = exact.rounded(columns, self.dtype_), offsets
@@ -146,19 +144,19 @@ class ClosedFormHead(Head):
 
     @cached_property
     def _relative_distances(self) -> RelativeDistances:
-        """Made once for all parts of an answer: kept by the view of the head that answers, which never learns."""
+        """Cached for all parts of a prediction, in the view of the head that predicts, which never learns."""
         return RelativeDistances(self.statistics_)
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """How undecided the head is, and how much farther the sample is from its class than from the middle of all."""
+        """Entropy, plus the distance to the nearest class relative to the distance to the mean of all classes."""
         apart = self._relative_distances(self.embedding_(X))
         return super()._novelty(X, scores) + apart / self.temperature_
 
 
 class SolvedHead(ClosedFormHead):
-    """All columns are solved for again whenever the statistics change."""
+    """Solves for all columns again whenever the statistics change."""
 
-    forgettable: bool = param(False, "keep a scatter per class, so that a class can be forgotten exactly")
+    forgettable: bool = param(False, "store one scatter per class, so that a class can be forgotten exactly")
 
     @property
     def per_class(self) -> bool:

@@ -1,4 +1,4 @@
-"""One head from one example to thousands."""
+"""The recommended head: from one example per class to thousands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from taer.rows import row_chunks
 from taer.statistics import ClassStatistics
 from taer.threads import one_blas_thread
 
-_TRIED = 128  # samples of a class whose novelty is looked at
+_TRIED = 128  # samples per class whose novelty is measured
 
 
 class Bayes(
@@ -34,28 +34,29 @@ class Bayes(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the first task's prior",
+        forgets="except its part in the first task's prior",
         linear=False,
         sums=True,
     ),
 ):
-    """Gaussian classes under a prior that the first task teaches: right from one example to thousands.
+    """Gaussian classes with a prior that is learned in the first task: from one example per class to thousands.
 
-    The first task decides, once and for all, a map to rows ``z`` in which the covariance within classes is the identity
-    and that of class means is ``diag(psi)``. A class of n samples with mean ``m`` and scatter ``S`` there has the
-    predictive distribution of a Student's t with d degrees of freedom::
+    The first task fixes a linear map to rows ``z`` in which the covariance within classes is the identity and that of
+    class means is ``diag(psi)``. A class of n samples with mean ``m`` and scatter ``S`` in this space has a Student's t
+    with d degrees of freedom as its predictive distribution::
 
-        center  n·psi / (n·psi + 1) · m            shape  (S + nu·I) / (n + nu)  +  psi / (n·psi + 1)
+        center  n·psi / (n·psi + 1) · m
+        shape   (S + nu·I) / (n + nu)  +  psi / (n·psi + 1)
 
-    The second part of the shape is what is not known of the mean: it makes a class of one sample wide and vanishes with
-    many. The score is the log-density with half of its log-determinant, plus an offset by the number of samples. The
-    offset makes scores of few and of many samples comparable. It is measured in the first task, whose classes pretend
-    to be new with 1, 5 and 20 samples. So are ``nu`` and the shrinkage. A first task of fewer than eight classes keeps
-    the defaults.
+    The second part of the shape is the uncertainty of the mean. It makes a class of one sample wide, and vanishes with
+    many. The score is the log-density with half of its log-determinant, plus an offset that depends on n and makes
+    scores of few and of many samples comparable. The offset is measured in the first task, some of whose classes are
+    treated as new, with 1, 5 and 20 samples. ``nu`` and the shrinkage are chosen in the same way. With fewer than eight
+    classes in the first task, the defaults are used.
 
-    Old scores never change. A class that returns adds its samples to what is kept of it: counts, mean and scatter (its
-    ``rank`` leading directions and the trace). So a class taught in several calls after the first task scores as if
-    taught in one, to rounding, up to ``rank`` + 1 samples and nearly so beyond.
+    Old scores never change. When a known class gets more samples, its count, mean and scatter (the ``rank`` leading
+    directions and the trace) are updated. So a class that is taught in several calls after the first task has the same
+    scores as if it were taught in one, up to rounding for at most ``rank`` + 1 samples, and nearly so for more.
 
     References
     ----------
@@ -76,22 +77,20 @@ class Bayes(
     """
 
     normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
-    rank: int = param(64, "directions kept of the scatter of a class; 4 bytes each per feature", at_least=0)
+    rank: int = param(64, "stored directions of each class's scatter; 4 bytes each per feature", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "unlabelled_": array(
-            "width", "width", optional=True, help="the covariance of unlabelled samples, if given"
-        ),
-        "n_unlabelled_": number(above=0, optional=True, help="and how many they were"),
+        "unlabeled_": array("width", "width", optional=True, help="the covariance of unlabeled samples, if given"),
+        "n_unlabeled_": number(above=0, optional=True, help="and how many they were"),
     }
 
-    def fit_unlabelled(self, X: ArrayLike) -> Self:
-        """Take the shape of the default prior from unlabelled samples; then learn with ``partial_fit``.
+    def fit_unlabeled(self, X: ArrayLike) -> Self:
+        """Estimate the shape of the default prior from unlabeled samples; then learn with ``partial_fit``.
 
-        It matters where the first task is small. ``fit`` forgets it, as it forgets everything.
+        This helps if the first task is small. ``fit`` resets it.
         """
         if hasattr(self, "classes_"):
-            raise ValueError("the prior is fixed since the first task; fit_unlabelled must come before it")
+            raise ValueError("the prior is fixed since the first task; fit_unlabeled must come before it")
 
         def measure(head: Self) -> None:
             check_params(head)
@@ -100,7 +99,7 @@ class Bayes(
             statistics = ClassStatistics(rows.shape[1])
             for part in row_chunks(rows):
                 statistics.update(head.embedding_(rows[part]), np.zeros(part.stop - part.start, np.int64))
-            head.unlabelled_, head.n_unlabelled_ = statistics.covariance(), float(statistics.n_samples)
+            head.unlabeled_, head.n_unlabeled_ = statistics.covariance(), float(statistics.n_samples)
 
         return self._change(measure)
 
@@ -121,10 +120,10 @@ class Bayes(
     def _begin(self, task: Task) -> None:
         width = task.X.shape[1]
         broad, imagined = np.eye(width) / width, BROAD
-        if hasattr(self, "unlabelled_"):
-            if width != len(self.unlabelled_):
-                raise ValueError(f"fit_unlabelled saw {len(self.unlabelled_)} features, X has {width}")
-            broad, imagined = self.unlabelled_, max(BROAD, min(self.n_unlabelled_, width))
+        if hasattr(self, "unlabeled_"):
+            if width != len(self.unlabeled_):
+                raise ValueError(f"fit_unlabeled saw {len(self.unlabeled_)} features, X has {width}")
+            broad, imagined = self.unlabeled_, max(BROAD, min(self.n_unlabeled_, width))
         else:
             self.embedding_ = Normalize(Normalize.fit(task.X, self.normalize).how, np.zeros(width))
         samples, y = trial_samples(task.X, task.y, classes=2000)
@@ -133,9 +132,9 @@ class Bayes(
         self._no_classes(width, min(self.rank, width))
 
     def _summary(self, X: Any, members: np.ndarray) -> Summary:
-        """Of some samples of a class, read in pieces."""
+        """The summary of some samples of a class, read in pieces."""
         rank, parts = self.roots_.shape[1], list(row_chunks(members, X.shape[1]))
-        every = rank if len(parts) == 1 else X.shape[1]  # directions, until the pieces are together
+        every = rank if len(parts) == 1 else X.shape[1]  # all directions, until the pieces are merged
         pieces = [summarize(self.prior_(self.embedding_(X[members[part]])), every) for part in parts]
         found = reduce(lambda one, other: merged(one, other, every), pieces)
         return found._replace(root=found.root[max(0, len(found.root) - rank) :])

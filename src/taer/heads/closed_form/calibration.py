@@ -1,4 +1,4 @@
-"""The temperature of probabilities, fitted on samples that the scores do not know."""
+"""The temperature of probabilities, fitted on held-out samples."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scipy.optimize import minimize_scalar
 
 from taer.heads.base import Task, log_sum_exp
 
-_HELD_OUT = 2000  # samples that decide a temperature: enough for one number
-_SCORES = 1 << 21  # of theirs in all, however many classes there are
-_POWERS = np.linspace(-8, 8, 33)  # of temperatures that are tried, as logarithms
+_HELD_OUT = 2000  # most samples for a temperature: enough for one number
+_SCORES = 1 << 21  # most scores of these samples, for any number of classes
+_POWERS = np.linspace(-8, 8, 33)  # grid of log temperatures
 
 
 def held_out(task: Task) -> np.ndarray:
-    """Which samples are held out: a fifth of each class, but no more than decide a temperature."""
+    """A mask of held-out samples: a fifth of each class, up to the number that a temperature needs."""
     held = np.zeros(len(task.y), bool)
     if task.n_classes > 1:
         most = max(1, _HELD_OUT // len(task.current))
@@ -37,7 +37,7 @@ def log_losses(scores: np.ndarray, target: np.ndarray, temperature: float) -> np
 
 
 def best_temperature(scores: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """The temperature at which the softmax of the scores has the least cross-entropy."""
+    """The temperature with the lowest cross-entropy."""
     spread = max(float(scores.std()), 1e-12)
     found = minimize_scalar(
         lambda power: np.average(log_losses(scores, target, spread * np.exp(power)), weights=weight),
@@ -49,7 +49,7 @@ def best_temperature(scores: np.ndarray, target: np.ndarray, weight: np.ndarray 
 
 @dataclass(frozen=True)
 class PooledLosses:
-    """Log losses of all samples ever held out, at each temperature on a grid: scores that never move have one scale."""
+    """Log losses of all held-out samples so far, at each temperature of a grid, for scores that never move."""
 
     kind: ClassVar[str] = "pooled-losses"
 
@@ -66,7 +66,7 @@ class PooledLosses:
         return type(self)(self.unit, self.losses + added)
 
     def __add__(self, other: Self) -> Self:
-        """With the losses of another head, read off at the temperatures of this grid."""
+        """The sum with the losses of another head, interpolated at the temperatures of this grid."""
         found = np.interp(np.log(self.unit) + _POWERS, np.log(other.unit) + _POWERS, other.losses)
         return type(self)(self.unit, self.losses + found)
 
@@ -74,11 +74,11 @@ class PooledLosses:
         best = int(np.clip(self.losses.argmin(), 1, len(_POWERS) - 2))
         left, middle, right = self.losses[best - 1 : best + 2]
         between = (left - right) / (2 * (left - 2 * middle + right)) if middle < left + right - middle else 0.0
-        power = _POWERS[best] + (_POWERS[1] - _POWERS[0]) * np.clip(between, -1, 1)  # the bottom of a parabola
+        power = _POWERS[best] + (_POWERS[1] - _POWERS[0]) * np.clip(between, -1, 1)  # the minimum of a parabola
         return float(self.unit * np.exp(power))
 
     def check(self, width: int, n_classes: int) -> None:
-        """Raise a ValueError unless these are losses on the grid."""
+        """Raise ValueError unless these are losses on the grid."""
         if (
             self.losses.shape != _POWERS.shape
             or self.losses.dtype != np.float64

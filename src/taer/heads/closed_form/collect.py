@@ -1,4 +1,4 @@
-"""Statistics of a task in blocks of rows, computed wherever joblib's settings say and added in their order."""
+"""Statistics of a task in blocks of rows. Blocks are computed where joblib's settings say, and added in order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from taer.rows import SelectedRows, row_chunks
 from taer.statistics import ClassStatistics
 from taer.threads import one_blas_thread
 
-_CHUNKS = 32  # chunks of rows in a block, whose statistics are one piece of work
-_PIECES = 2  # into which a chunk is cut, so that the cache can hold their float64 copies
+_CHUNKS = 32  # chunks per block; a block is one job
+_PIECES = 2  # pieces per chunk, so that their float64 copies fit into the cache
 
 
 def collect(
     embedding: Any, task: Task, before: ClassStatistics | None = None, *, per_class: bool
 ) -> ClassStatistics:
-    """The statistics ``before`` with the embedded samples of a task counted in."""
+    """The statistics ``before`` plus those of the embedded samples of a task."""
     shared, X, y, weight = Shared(embedding), task.X, task.y, task.weight
     calls = (
         delayed(_statistics_of)(
@@ -36,7 +36,7 @@ def collect(
 
 
 def _sent(X: Any, part: slice) -> Any:
-    """What is sent to whoever reads these rows: themselves, or where they are in a storage that is opened there."""
+    """What is sent to a worker for these rows: the rows themselves, or their place in a file that it opens."""
     rows = SelectedRows(X, np.arange(part.start, part.stop))
     return np.asarray(rows) if on_cluster() and isinstance(rows.X, np.ndarray) else rows
 
@@ -44,9 +44,9 @@ def _sent(X: Any, part: slice) -> Any:
 def _statistics_of(
     embedding: Shared, X: Any, y: np.ndarray, weight: np.ndarray | None, per_class: bool
 ) -> ClassStatistics:
-    """Statistics of one block, the same bits on every machine: hence one thread."""
+    """Statistics of one block, on one thread, so that every machine computes the same bits."""
     pieces = row_chunks(X, width=_PIECES * X.shape[1])
-    # sorted by class while rows are still short
+    # sort by class before the rows are widened to float64
     sorted_chunks = (rows.start + np.argsort(y[rows], kind="stable") for rows in pieces)
     chunks = (
         (embedding.value(X[rows]), y[rows], None if weight is None else weight[rows]) for rows in sorted_chunks

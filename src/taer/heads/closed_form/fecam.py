@@ -1,4 +1,4 @@
-"""FeCAM: a Mahalanobis distance of its own for each class."""
+"""FeCAM: a Mahalanobis distance per class."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
 
-# Of the mean variance: the least that the matrix that is shrunk towards has along the sum of all features. Where that
-# sum is constant, as for rows of unit length far from zero, it would be singular, and noise along the sum would decide.
+# The smallest eigenvalue, relative to the mean variance, of the shrinkage target along the sum of all features. If that
+# sum is constant, as for rows of unit length far from zero, the target would be singular, and noise would dominate.
 _LEAST = 0.1
-_RIDGE = 1e-6  # a correlation matrix can be singular, for two features that are each other's opposite
+_RIDGE = 1e-6  # a correlation matrix can be singular, for example if one feature is the negative of another
 
 
 class FeCAM(
@@ -35,15 +35,15 @@ class FeCAM(
         few_shot=False,
     ),
 ):
-    """FeCAM: the class that is nearest by the correlations within it; old scores never move.
+    """FeCAM: the nearest class by a Mahalanobis distance with the correlations within the class; old scores never move.
 
-    Features without negative values by their square root (Tukey), unit length, and for each class
-    ``Σ_c + gamma1·V1·I + gamma2·V2·(1 - I)`` with ``V1`` and ``V2`` the mean variance and the mean covariance of two
-    features, divided to correlations ``R_c``. The score is ``-(x - μ_c)ᵀ R_c⁻¹ (x - μ_c) / 2`` with ``μ_c`` at unit length.
-    The covariance is that of rows of unit length, as in the authors' code for transformers (that for convolutional
-    networks takes it before, and shrinks twice), and is shrunk once. ``gamma2·V2`` is
-    at least ``-0.9·gamma1·V1 / (width - 1)``: below that the matrix is nearly singular, as for features with a large
-    mean. Keeps a covariance per class.
+    Features without negative values are replaced by their square roots (Tukey), and rows are scaled to unit length. The
+    covariance of each class is shrunk to ``Σ_c + gamma1·V1·I + gamma2·V2·(1 - I)``, with ``V1`` and ``V2`` its mean
+    variance and mean covariance, and normalized to correlations ``R_c``. The score is
+    ``-(x - μ_c)ᵀ R_c⁻¹ (x - μ_c) / 2`` with ``μ_c`` at unit length. The covariance is that of rows of unit length, shrunk
+    once, as in the authors' code for transformers (their code for convolutional networks computes it before the scaling
+    and shrinks twice). ``gamma2·V2`` is at least ``-0.9·gamma1·V1 / (width - 1)``, because below that the matrix is
+    nearly singular, as for features with a large mean. Stores one covariance per class.
 
     References
     ----------
@@ -99,7 +99,7 @@ class FeCAM(
 
 
 def correlations(covariance: np.ndarray, gamma1: float, gamma2: float) -> np.ndarray:
-    """Of the covariance shrunk towards its mean variance and its mean covariance; the identity without variance."""
+    """Correlations from the covariance, shrunk towards its mean variance and mean covariance."""
     width = len(covariance)
     variance = np.trace(covariance) / width
     if variance <= 0:

@@ -1,4 +1,4 @@
-"""Per-class Gaussians around a covariance that goes on learning, with scores that do not."""
+"""Per-class Gaussians around a covariance that keeps learning, with old scores that never change."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class GaussChain(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the covariances",
+        forgets="except its part in the covariances",
         linear=False,
         few_shot=False,
     ),
 ):
-    """Gaussians around all that is known when a class arrives, chained to the frozen scores: old scores never change.
+    """Gaussians with the covariance of all data so far, chained to the frozen scores: old scores never change.
 
-    A later task knows the shared covariance better than the first one did, but its discriminants are not
-    comparable with frozen ones. So with ``l`` the discriminants of all classes under the covariance pooled up to
-    task t, each new class c inherits the gap between its old neighbours' frozen scores and theirs::
+    A later task has a better estimate of the shared covariance than the first one, but its discriminants are not
+    comparable with frozen ones. So each new class c inherits the gap between its old neighbors' frozen scores and
+    their discriminants ``l`` under the covariance pooled up to task t::
 
         w_c·x + b_c  =  beta·l_c(x) + Σ_old P_cc' [ w_c'·x + b_c' - beta·l_c'(x) ]
 
     where ``P_cc'`` is the softmax of ``beta·(l_c'(μ_c) - l_c(μ_c)) / T``, ``T`` the temperature of the first task and
-    ``beta`` the slope of the frozen on the present log-odds at the old means. Between c and its neighbours the decision
-    is then that of the present covariance. A class's own covariance adds a quadratic term, as in ``gauss-frozen``. No
-    exemplars, no training; everything to be chosen is chosen in the first task by cross-validation.
+    ``beta`` the slope of the frozen on the current log-odds at the old means. The decision between c and its neighbors
+    is then that of the current covariance. The covariance of the class adds a quadratic term, as in ``gauss-frozen``. No
+    exemplars and no training; all settings are chosen in the first task by cross-validation.
 
     References
     ----------
@@ -82,9 +82,9 @@ class GaussChain(
 
 
 def _slope(frozen: np.ndarray, present: np.ndarray) -> float:
-    """Of the log-odds against the true class, at the means of the classes: frozen on present."""
+    """The slope of the frozen on the current log-odds against the true class, at the means of the classes."""
     if len(frozen) < 2:
         return 1.0
     frozen, present = (scores - np.diag(scores)[:, None] for scores in (frozen, present))
     along, square = float((frozen * present).sum()), float(np.square(present).sum())
-    return along / square if along > 0 else 1.0  # nothing to learn from classes that all have one mean
+    return along / square if along > 0 else 1.0  # undefined if all classes have the same mean

@@ -20,7 +20,7 @@ class GaussFrozen(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the first covariance",
+        forgets="except its part in the first covariance",
         linear=False,
         few_shot=False,
     ),
@@ -33,7 +33,7 @@ class GaussFrozen(
 
     References
     ----------
-    J. H. Friedman, "Regularized Discriminant Analysis", JASA 1989, around a covariance that is fixed.
+    J. H. Friedman, "Regularized Discriminant Analysis", JASA 1989, with a fixed covariance.
 
     Examples
     --------

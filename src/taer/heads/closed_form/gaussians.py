@@ -1,8 +1,8 @@
-"""Per-class Gaussians around a shared covariance: the pieces of the quadratic heads.
+"""The base class of quadratic heads: one Gaussian per class, shrunk towards a shared covariance.
 
-In the space whitened by the shared covariance ``B`` a class's covariance, shrunk towards ``B`` by ``nu`` imagined
-samples, is ``(scatter + nu·I) / (n + nu)``. Its eigenvectors are those of the scatter; where the scatter says
-nothing new (eigenvalue n) a direction costs nothing, so the most informative few directions stand for all.
+In the space whitened by the shared covariance ``B``, the covariance of a class, shrunk towards ``B`` with the weight of
+``nu`` samples, is ``(scatter + nu·I) / (n + nu)``. Its eigenvectors are those of the scatter. Directions in which the
+scatter agrees with ``B`` (eigenvalue n) need not be stored, so a few informative directions are enough.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from taer.heads.fitted import Fitted, array, number
 from taer.heads.params import param
 from taer.statistics import ClassStatistics
 
-PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # nu0 / width: how much the identity weighs in the shared covariance
-STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # nu / width: how much the shared covariance weighs in that of a class
-FEWEST_CLASSES = 5  # with fewer, what is best in the first task says little about later ones
-_MANY = 8192  # samples of a class read in one go
-_AT_ONCE = 1 << 20  # values of directions that are looked at in one go, and stay in the cache
+PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # nu0 / width: weight of the identity in the shared covariance
+STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # nu / width: weight of the shared covariance in that of a class
+FEWEST_CLASSES = 5  # with fewer, cross-validation in the first task is not reliable for later ones
+_MANY = 8192  # samples of a class that are read together
+_AT_ONCE = 1 << 20  # values of directions that are processed together, and stay in the cache
 
 
 class Settings(NamedTuple):
-    """What the first task decides."""
+    """Settings that are chosen on the first task."""
 
     normalize: str
     prior: float
@@ -47,27 +47,29 @@ class Settings(NamedTuple):
 
 
 class GaussianHead(ClosedFormHead):
-    """Scores ``w_c·x + b_c + beta · log[N(x; μ_c, S_c) / N(x; μ_c, B)]``, each class in the block of its task.
+    """Scores ``w_c·x + b_c + beta · log[N(x; μ_c, S_c) / N(x; μ_c, B)]``, with ``B`` and ``beta`` per block of tasks.
 
-    A block is a task, or several that have these in common: its shared covariance ``B`` (by the inverse of its Cholesky
-    factor) and the scale ``beta`` of its scores. A class that returns moves to the block of the present task; all other
-    scores stay bit-identical.
+    A block is one task, or several tasks with the same shared covariance ``B`` (stored as the inverse of its Cholesky
+    factor) and scale ``beta`` of the scores. A known class with new samples moves to the block of the current task; all
+    other scores stay bit-identical.
     """
 
     normalize: str = param(
         "auto",
-        "what is done to each sample: nothing, unit length, signed square root and unit length, or 'auto': one of the "
+        "normalization of each sample: none, unit length, signed square root and unit length, or 'auto': one of the "
         "last two, by cross-validation in the first task",
         options=(*NORMALIZATIONS, "auto"),
     )
-    rank: int = param(64, "directions kept of the covariance of a class, in float16", at_least=0)
+    rank: int = param(64, "stored directions of each class's covariance, in float16", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "prior_": number(above=0, help="weight of the identity in the shared covariance, in samples per feature"),
-        "strength_": number(above=0, help="weight of the shared covariance in that of a class, likewise"),
-        "first_temperature_": number(above=0, help="temperature that the first task chose"),
+        "strength_": number(
+            above=0, help="weight of the shared covariance in that of a class, in samples per feature"
+        ),
+        "first_temperature_": number(above=0, help="temperature chosen in the first task"),
         "directions_": array(
-            "classes", "rank", "width", types=("float16",), help="directions kept of the covariance of each class"
+            "classes", "rank", "width", types=("float16",), help="stored directions of the covariance of each class"
         ),
         "along_": array("classes", "rank", help="mean of each class along its directions"),
         "spectra_": array("classes", "rank", at_least=0, help="scatter of each class along its directions"),
@@ -105,7 +107,7 @@ class GaussianHead(ClosedFormHead):
         self.whiteners_, self.betas_ = np.zeros((0, width, width), np.float32), np.zeros(0)
 
     def _shared(self, task: Task) -> np.ndarray:
-        """The covariance that the classes of this task share."""
+        """The shared covariance of the classes of this task."""
         raise NotImplementedError
 
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
@@ -128,7 +130,7 @@ class GaussianHead(ClosedFormHead):
         self.block_[task.current] = len(self.betas_) - 1
 
     def _centred(self, task: Task) -> tuple[float, np.ndarray, np.ndarray]:
-        """How many samples there are, all of one class; rows with their scatter; and their mean."""
+        """The number of samples of one class, rows with their scatter, and their mean."""
         if len(task.y) <= _MANY and task.weight is None:
             rows = self.embedding_(task.X[:])
             return len(rows), rows - rows.mean(axis=0), rows.mean(axis=0)
@@ -141,9 +143,9 @@ class GaussianHead(ClosedFormHead):
         return statistics.n_samples, np.sqrt(spectrum)[:, None] * directions, statistics.means[0]
 
     def _set_shape(self, label: int, n: float, centred: np.ndarray, center: np.ndarray, factor: np.ndarray) -> None:
-        """The covariance of a class, of which ``n`` samples around ``center`` are new."""
+        """Update the covariance of a class with ``n`` new samples around ``center``."""
         space, known, mean = whitened(centred, factor), self.sizes_[label], self.statistics_.means[label]
-        if known:  # a class that returns: what its few directions stand for, and the distance of the two means
+        if known:  # a known class: add the scatter of its stored directions, and the distance of the two means
             count = known + n
             back = np.linalg.inv(self.whiteners_[self.block_[label]].astype(np.float64))
             root = whitened((back @ self._root_of_scatter(label)).T, factor)
@@ -160,7 +162,7 @@ class GaussianHead(ClosedFormHead):
         self.along_[label, : len(order)] = kept.astype(np.float64) @ whitened(mean[None], factor)[0]
 
     def _root_of_scatter(self, label: int) -> np.ndarray:
-        """A square root of the whitened scatter: n along every direction but the few kept ones."""
+        """A square root of the whitened scatter: n along every direction except the stored ones."""
         V, count = self.directions_[label].astype(np.float64), self.sizes_[label]
         scales = np.sqrt(np.maximum(self.spectra_[label], 0)) - np.sqrt(count)
         root: np.ndarray = np.sqrt(count) * np.eye(V.shape[1]) + (V.T * scales) @ V
@@ -186,13 +188,13 @@ class GaussianHead(ClosedFormHead):
         return scores.astype(self.dtype_)
 
     def _curvature(self, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What a squared distance along each direction adds to the log-ratio of densities, and what is taken off."""
+        """The factor of a squared distance along each direction in the log-ratio of densities, and the constant."""
         nu = self.strength_ * self.n_features_in_
         variances = (self.spectra_[classes].astype(np.float64) + nu) / (self.sizes_[classes] + nu)[:, None]
         return 0.5 - 0.5 / variances, 0.5 * np.log(variances).sum(axis=1)
 
     def graph(self, graph: Any) -> str:
-        """A linear part for all classes, and for each block what the covariances of its classes add."""
+        """A linear part for all classes, and a quadratic part for each block."""
         rows, rank = self.embedding_.graph(graph, "features"), self.directions_.shape[1]
         columns, offsets = (values[self.numbers_].astype(np.float64) for values in (self.columns_, self.offsets_))
         linear = str(graph.add("Gemm", rows, columns, offsets, transB=1))
@@ -221,17 +223,17 @@ def defaults(X: np.ndarray) -> Settings:
 
 
 def shared_covariance(covariance: np.ndarray, n: float, prior: float) -> tuple[np.ndarray, float]:
-    """The covariance shrunk by ``prior·width`` imagined samples, and the shrinkage that is."""
+    """The covariance shrunk with the weight of ``prior·width`` samples, and the resulting shrinkage."""
     shrinkage = prior * len(covariance) / (prior * len(covariance) + max(n, 1))
     return shrunk(covariance, shrinkage), shrinkage
 
 
 def choose(X: np.ndarray, y: np.ndarray, normalize: str) -> Settings:
-    """Transform, shrinkages and temperature by cross-validation in the first task.
+    """Choose transform, shrinkages and temperature by cross-validation on the first task.
 
-    By the log loss at its best temperature; the default stands unless something beats it by a standard error. A
-    first task of fewer than five classes keeps all defaults but the temperature, and one without five samples of
-    each of two classes keeps that too.
+    The criterion is the log loss at its best temperature. A default is replaced only if something is better by a
+    standard error. With fewer than five classes only the temperature is chosen, and nothing without five samples of
+    at least two classes.
     """
     base = defaults(X) if normalize == "auto" else defaults(X)._replace(normalize=normalize)
     folds = stratified_folds(y)
@@ -296,7 +298,7 @@ def _quadratic_scores(rows: np.ndarray, y: np.ndarray, folds: np.ndarray, prior:
 def _log_density(
     norms: np.ndarray, along: np.ndarray, spectrum: np.ndarray, n: int, nu: float, d: int
 ) -> np.ndarray:
-    """Up to a constant, the log-density under ``(scatter + nu·I) / (n + nu)``, its scatter known on a few directions."""
+    """The log-density for ``(scatter + nu·I) / (n + nu)`` up to a constant, with a scatter known on a few directions."""
     rest, variances = nu / (n + nu), (spectrum + nu) / (n + nu)
     quadratic = (norms - along.sum(axis=1)) / rest + along @ (1 / variances)
     density: np.ndarray = -0.5 * (quadratic + np.log(variances).sum() + (d - len(spectrum)) * np.log(rest))

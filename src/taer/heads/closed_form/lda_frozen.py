@@ -31,20 +31,20 @@ class LDAFrozen(
         "frozen",
         old_scores="never",
         keeps="statistics",
-        forgets="all but its share in the first covariance",
+        forgets="except its part in the first covariance",
         sums=True,
         few_shot=False,
     ),
 ):
     """LDA with the covariance of the first task: no exemplars, no training, and old columns never move.
 
-    ``w_c = Σ₁⁻¹ μ_c``. The shrinkage of ``Σ₁`` is chosen in the first task by the cross-validated log loss; a first
-    task with one class, or fewer than five samples of a class, takes 0.5. :meth:`fit_covariance` takes ``Σ₁`` from
-    unlabelled samples instead.
+    ``w_c = Σ₁⁻¹ μ_c``. The shrinkage of ``Σ₁`` is chosen in the first task by the cross-validated log loss. It is 0.5 if
+    the first task has one class, or fewer than five samples of a class. :meth:`fit_covariance` estimates ``Σ₁`` from
+    unlabeled samples instead.
 
     References
     ----------
-    R. A. Fisher, "The Use of Multiple Measurements in Taxonomic Problems", 1936, with a covariance that is fixed.
+    R. A. Fisher, "The Use of Multiple Measurements in Taxonomic Problems", 1936, with a fixed covariance.
 
     Examples
     --------
@@ -67,17 +67,15 @@ class LDAFrozen(
     fitted: ClassVar[dict[str, Fitted]] = {
         "shrinkage_": number(at_least=0, help="the shrinkage in use"),
         "covariance_": array("width", "width", help="the shrunk covariance of the first task"),
-        "unlabelled_": array(
-            "width", "width", optional=True, help="covariance of the unlabelled samples, if there were any"
-        ),
+        "unlabeled_": array("width", "width", optional=True, help="covariance of the unlabeled samples, if given"),
     }
 
     fixes: ClassVar[tuple[str, ...]] = ("covariance_",)
 
     def fit_covariance(self, X: ArrayLike) -> Self:
-        """Take the covariance from unlabelled samples; then learn with ``partial_fit``, as ``fit`` forgets everything.
+        """Estimate the covariance from unlabeled samples. Then use ``partial_fit``, because ``fit`` resets the head.
 
-        Without labels it is the covariance of everything, that between classes included.
+        Without labels this is the total covariance, including the covariance between classes.
         """
         if hasattr(self, "classes_"):
             raise ValueError("the covariance is frozen since the first task; fit_covariance must come before it")
@@ -89,16 +87,16 @@ class LDAFrozen(
             statistics = ClassStatistics(rows.shape[1])
             for part in row_chunks(rows):
                 statistics.update(head.embedding_(rows[part]), np.zeros(part.stop - part.start, np.int64))
-            head.unlabelled_ = statistics.covariance()
+            head.unlabeled_ = statistics.covariance()
 
         return self._change(measure)
 
     def _embedding(self, task: Task) -> Any:
-        if not hasattr(self, "unlabelled_"):
+        if not hasattr(self, "unlabeled_"):
             return super()._embedding(task)
-        if task.X.shape[1] != len(self.unlabelled_):
+        if task.X.shape[1] != len(self.unlabeled_):
             raise ValueError(
-                f"the covariance was taken from samples of {len(self.unlabelled_)} features, X has {task.X.shape[1]}"
+                f"the covariance was taken from samples of {len(self.unlabeled_)} features, X has {task.X.shape[1]}"
             )
         return self.embedding_
 
@@ -107,7 +105,7 @@ class LDAFrozen(
 
     def _update(self, classes: np.ndarray) -> None:
         if not hasattr(self, "covariance_"):  # in the first task
-            self.covariance_ = shrunk(getattr(self, "unlabelled_", self.statistics_.covariance()), self.shrinkage_)
+            self.covariance_ = shrunk(getattr(self, "unlabeled_", self.statistics_.covariance()), self.shrinkage_)
         self._set(classes, *discriminants(self.statistics_.means[classes], self.covariance_))
 
     def _chosen(self, task: Task) -> float:
@@ -119,7 +117,7 @@ class LDAFrozen(
         for fold in range(FOLDS):
             seen, held = folds != fold, folds == fold
             means, covariance = class_moments(rows[seen], y[seen])
-            covariance = getattr(self, "unlabelled_", covariance)
+            covariance = getattr(self, "unlabeled_", covariance)
             for shrinkage in _SHRINKAGES:
                 columns, offsets = discriminants(means, shrunk(covariance, shrinkage))
                 losses[shrinkage] += log_losses(rows[held] @ columns.T + offsets, y[held], 1.0).sum()

@@ -1,4 +1,4 @@
-"""Covariances and what is made of them."""
+"""Linear algebra of covariances."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def class_moments(rows: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 class RelativeDistances:
-    """Half the squared Mahalanobis distance to the nearest class, less that to the mean of all (Ren et al., 2021)."""
+    """Half the squared Mahalanobis distance to the nearest class minus that to the overall mean (Ren et al., 2021)."""
 
     def __init__(self, statistics: ClassStatistics) -> None:
         mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
@@ -44,7 +44,7 @@ class RelativeDistances:
         self._curvature = (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        short = rows.astype(np.float32)  # a ranking needs no more
+        short = rows.astype(np.float32)  # enough for a ranking
         curved = ((short @ self._curvature) * short).sum(axis=1)
         (columns, offsets), (background, level) = self._classes, self._all
         to_nearest = (rows @ columns.T + offsets).max(axis=1)
@@ -65,7 +65,7 @@ def whitener(covariance: np.ndarray) -> np.ndarray:
 
 
 def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
-    """Mahalanobis distances of rows to a mean, squared; ``inverse`` is a :func:`whitener`, in any precision."""
+    """Squared Mahalanobis distances of rows to a mean; ``inverse`` is a :func:`whitener`, in any precision."""
     apart = (rows - mean).astype(inverse.dtype)
     if len(rows) <= exact.GEMV_ROWS:
         return np.square(apart @ inverse.T).sum(axis=1)
@@ -75,7 +75,7 @@ def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -
 
 
 def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (as rows) and eigenvalues of ``rowsᵀ rows``, by the smaller of the two products."""
+    """Eigenvectors (as rows) and eigenvalues of ``rowsᵀ rows``, from the smaller of the two Gram matrices."""
     if len(rows) >= rows.shape[1]:
         return eigen(rows.T @ rows)
     spectrum, vectors = np.linalg.eigh(rows @ rows.T)
@@ -84,6 +84,6 @@ def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (as rows) and eigenvalues of a scatter."""
+    """Eigenvectors (as rows) and eigenvalues of a scatter."""
     spectrum, vectors = np.linalg.eigh(scatter)
     return vectors.T, np.maximum(spectrum, 0)

@@ -23,7 +23,7 @@ class NCM(
     """NCM: the class whose mean is nearest, by angle or by distance; old means never move.
 
     Keeps one vector per class. With strong pretrained features, often all you need. A score is the cosine, or half the
-    negative squared distance, up to a number that all classes of a sample share.
+    negative squared distance, up to a number that is the same for all classes of a sample.
 
     References
     ----------
@@ -44,7 +44,7 @@ class NCM(
     }
 
     def _choose(self, task: Task) -> None:
-        # Rows of features with a large mean all have nearly the same direction: what is left of it decides.
+        # Features with a large mean all have nearly the same direction, so the mean is subtracted first.
         center = self.embedding_.center[None]
         self.origin_ = unit_rows(center)[0] if self.metric == "cosine" else center[0] * 0
 

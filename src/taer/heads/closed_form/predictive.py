@@ -1,7 +1,7 @@
-"""Gaussian classes under a prior on means and covariances, in the space where the prior is diagonal.
+"""Gaussian classes with a prior on means and covariances, in the space where the prior is diagonal.
 
-Rows ``z`` are such that within classes the prior covariance is the identity and that of class means is ``diag(psi)``.
-A class of n samples is summed up by its count, its mean, and its scatter: a few leading directions and the trace.
+In the space of rows ``z``, the prior covariance within classes is the identity and that of class means is ``diag(psi)``.
+A class is summarized by its count, its mean, and its scatter: a few leading directions and the trace.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
-DEVIATIONS = 3.0  # above the mean of what own directions take off a squared distance
-TEMPER = 0.5  # fraction of the log-determinant that counts
+DEVIATIONS = 3.0  # standard deviations above the mean reduction of a squared distance, where it is cut
+TEMPER = 0.5  # fraction of the log-determinant in the score
 _OVERSAMPLED, _POWER_STEPS = 8, 2
 
 
 class Summary(NamedTuple):
-    """What is kept of the samples of a class."""
+    """A summary of the samples of a class."""
 
     n: float
     mean: np.ndarray
-    root: np.ndarray  # rows whose scatter is the leading part of that of the samples, longest last
+    root: np.ndarray  # rows whose scatter is the leading part of that of the samples, the longest last
     trace: float  # of the whole scatter
 
 
 class Density(NamedTuple):
-    """Student's t around ``center``, of inverse shape ``diag(inverse) - rootᵀ root``.
+    """Student's t around ``center``, with inverse shape ``diag(inverse) - rootᵀ root``.
 
-    What the root takes off a squared distance is cut at ``most``, which samples of the class hardly ever reach. So a
-    bound on the distance needs no root, and a class is not wide far away from its samples.
+    The root reduces a squared distance by at most ``most``, a limit that samples of the class hardly ever reach. So the
+    distance can be bounded without the root, and a class is not wide far away from its samples.
     """
 
     center: np.ndarray
@@ -40,14 +40,14 @@ class Density(NamedTuple):
 
 
 def summarize(rows: np.ndarray, rank: int, quick: bool = False) -> Summary:
-    """Of the samples of a class, in the space of the prior; ``quick`` finds the leading directions nearly."""
+    """The summary of the samples of a class; ``quick`` approximates the leading directions."""
     mean = rows.mean(axis=0)
     centred = rows - mean
     return Summary(len(rows), mean, leading(centred, rank, quick), float(np.square(centred).sum()))
 
 
 def merged(one: Summary, other: Summary, rank: int) -> Summary:
-    """Of the samples of both: exact while their scatter has no more than ``rank`` directions."""
+    """The summary of the samples of both; exact if their scatter has at most ``rank`` directions."""
     n, apart = one.n + other.n, other.mean - one.mean
     between = np.sqrt(one.n * other.n / n) * apart
     root = leading(np.concatenate([one.root, other.root, between[None]]), rank)
@@ -56,7 +56,7 @@ def merged(one: Summary, other: Summary, rank: int) -> Summary:
 
 
 def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
-    """At most ``rank`` orthogonal rows with the leading part of the scatter of the given ones, longest last."""
+    """At most ``rank`` orthogonal rows with the leading part of the scatter of the given rows, the longest last."""
     if not len(rows) or not rank:
         return np.zeros((0, rows.shape[1]))
     if quick and min(rows.shape) > 3 * rank:  # a subspace by random projection
@@ -74,7 +74,7 @@ def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
 
 
 def predictive(known: Summary, nu: float, psi: np.ndarray, rank: int) -> Density:
-    """Of a new sample: covariance ``(scatter + nu·I) / (n + nu)``, and that of the mean, which is not known."""
+    """The distribution of a new sample: covariance ``(scatter + nu·I) / (n + nu)`` plus the uncertainty of the mean."""
     n, d = known.n, len(psi)
     spectrum = np.square(known.root).sum(axis=1)[-rank:] if rank else np.zeros(0)
     directions = known.root[-rank:][spectrum > 0] if rank else known.root[:0]
@@ -89,7 +89,7 @@ def predictive(known: Summary, nu: float, psi: np.ndarray, rank: int) -> Density
     values = np.maximum(values, 0)
     root = (vectors / np.sqrt(1 + values)).T @ root / np.sqrt(variances)
     half_log_det = 0.5 * float(np.log(variances).sum() + np.log1p(values).sum())
-    # What the root takes off for samples of the class: a sum of squares with this mean and variance.
+    # The reduction by the root for samples of the class is a sum of squares with this mean and variance.
     taken = np.square(np.linalg.svd(root @ known.root.T, compute_uv=False)) / n if len(root) else np.zeros(0)
     most = float(taken.sum() + DEVIATIONS * np.sqrt(2 * np.square(taken).sum()))
     return Density(n * psi / (n * psi + 1) * known.mean, 1 / variances, root, most, half_log_det)
@@ -113,5 +113,5 @@ def log_densities(rows: np.ndarray, classes: list[Density]) -> np.ndarray:
 
 
 def heights_of(half_log_det: float) -> float:
-    """What a class's volume takes off its scores."""
+    """The part of the scores that depends on the volume of a class."""
     return -(1 - TEMPER) * half_log_det

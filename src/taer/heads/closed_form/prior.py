@@ -1,7 +1,8 @@
-"""The prior of :class:`~taer.heads.closed_form.bayes.Bayes`: all that the first task decides.
+"""The prior of :class:`~taer.heads.closed_form.bayes.Bayes`, which is fitted on the first task.
 
-Means and covariances of classes, how strongly they bind those of a single class, and what makes scores of classes with
-few and with many samples comparable. The last is measured: classes of the first task pretend to be new, with few samples.
+It has the distribution of class means and covariances, its weight against the samples of a class, and an offset that
+makes scores of classes with few and with many samples comparable. The offset is measured: some classes of the first task
+are treated as new, with few samples.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from taer.heads.closed_form.linalg import shrunk
 from taer.heads.closed_form.predictive import log_densities, predictive, summarize
 from taer.statistics import ClassStatistics
 
-RANK = 32  # directions of the covariance of a class that pretends
-WIDER, IMAGINED = 2.0, 20.0  # new classes lie wider than the first; imagined classes of equal variance everywhere
-NEW = 1 / 3  # weight of pretended new classes against the others
-KNOTS = (1, 5, 20)  # samples that classes pretend to have
+RANK = 32  # directions of the covariance of a class that is treated as new
+WIDER, IMAGINED = 2.0, 20.0  # new classes are farther apart than the first; pseudo-classes of equal variance
+NEW = 1 / 3  # weight of the classes treated as new against the others
+KNOTS = (1, 5, 20)  # numbers of samples of the classes treated as new
 LATER, LATER_SAMPLES = 0.02, 30  # per feature: how much better the prior fits the classes of the first task
-SIZES = (1, 2, 5, 10, 30, 100, 1000)  # of classes, for the default offsets
+SIZES = (1, 2, 5, 10, 30, 100, 1000)  # numbers of samples for the default offsets
 STRENGTHS = (2.0, 0.5, 1.0, 4.0, 8.0)  # the first is the default
 LEAST_SHRINKAGE = 0.6
 FOLDS, TRIAL_CLASSES, TRIAL_ROWS = 4, 100, 400
-BROAD = 5.0  # imagined samples of the default prior
-WITHIN = 0.5  # fraction of the variance that the default prior takes to be within classes
+BROAD = 5.0  # pseudo-samples of the default prior
+WITHIN = 0.5  # fraction of the variance that is within classes in the default prior
 TEMPERATURE = 8.0
 
 
@@ -41,10 +42,10 @@ class Prior:
     kind: ClassVar[str] = "bayes-prior"
 
     center: np.ndarray
-    transform: np.ndarray  # one direction per row, as exact products want them
+    transform: np.ndarray  # one direction per row, rounded for exact products
     psi: np.ndarray
-    strength: float  # imagined samples, per feature, that the shared covariance weighs in that of a class
-    knots: np.ndarray  # logarithms of numbers of samples, and the offset of scores of later classes with that many
+    strength: float  # weight of the shared covariance in that of a class, in pseudo-samples per feature
+    knots: np.ndarray  # logarithms of numbers of samples, and the score offsets of later classes with that many
     temperature: float  # of probabilities
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
@@ -55,14 +56,14 @@ class Prior:
         return self.strength * len(self.psi)
 
     def offset(self, count: float, first: bool) -> float:
-        """What is added to the scores of a class of so many samples, of the first task or of a later one.
+        """The score offset of a class with this number of samples, of the first task or of a later one.
 
         The prior fits the classes that it comes from better than later ones, even where these have many samples.
         """
         return float(np.interp(np.log(count), *self.knots)) - first * float(self.knots[1, -1])
 
     def check(self, width: int, n_classes: int) -> None:
-        """Raise a ValueError unless this is a prior for so many features."""
+        """Raise ValueError unless this is a prior for this number of features."""
         shapes = {"center": (width,), "transform": (width, width), "psi": (width,)}
         for name, shape in shapes.items():
             value = getattr(self, name)
@@ -89,7 +90,7 @@ class Prior:
 
 
 class Fit(NamedTuple):
-    """The offset and the temperature with the least log loss; the losses of all samples, as they weigh."""
+    """The offset and the temperature with the lowest log loss, and the weighted losses of all samples."""
 
     loss: float
     offset: float
@@ -98,7 +99,7 @@ class Fit(NamedTuple):
 
 
 def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
-    """From the samples of the first task, normalized; ``broad`` is the covariance of ``imagined`` samples beside them."""
+    """Fit the prior on the normalized samples of the first task and ``imagined`` pseudo-samples of covariance ``broad``."""
     counts = np.bincount(y)
     prior = gaussian_prior(rows, y, broad, imagined, dtype)
     few = [k for k in KNOTS if 2 * k <= counts.min()]
@@ -123,7 +124,7 @@ def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: f
 
 
 def _chosen_strength(runs: dict[tuple[float, int], list[Any]], fits: dict[Any, Fit], pretended: list[int]) -> float:
-    """The default, unless another has less loss by two standard errors, over classes."""
+    """The default, unless another has a lower loss by two standard errors over classes."""
     losses = {strength: sum(fits[strength, k].losses for k in pretended) for strength in STRENGTHS}
     best = min(losses, key=lambda strength: float(np.mean(losses[strength])))
     labels = np.concatenate([target for _, target, _ in runs[best, pretended[0]]])
@@ -132,7 +133,7 @@ def _chosen_strength(runs: dict[tuple[float, int], list[Any]], fits: dict[Any, F
 
 
 def _best_temperature(trials: list[tuple[list[Any], float]]) -> float:
-    """Of least log loss on everything held out, with the offsets in place."""
+    """The temperature with the lowest log loss on the held-out samples, with the offsets applied."""
 
     def loss(power: float) -> float:
         total, t = 0.0, np.exp(power)
@@ -146,7 +147,7 @@ def _best_temperature(trials: list[tuple[list[Any], float]]) -> float:
 
 
 def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
-    """The covariance within classes and that of their means, from samples of classes 0 … k-1."""
+    """The covariance within classes and that of class means, from samples of classes 0 … k-1."""
     statistics = ClassStatistics(rows.shape[1]).update(rows, y)
     means, n_classes = statistics.means, len(statistics.means)
     shrinkage = max(LEAST_SHRINKAGE, 2 * rows.shape[1] / (2 * rows.shape[1] + len(rows)))
@@ -158,11 +159,13 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
     between = space.T @ space / max(n_classes - 1, 1) - noise * (1 / statistics.counts).mean()
     spectrum, vectors = np.linalg.eigh(between)
     spectrum = np.maximum(spectrum, 0)
-    level = (spectrum.mean() * (n_classes - 1) + 0.2 * 3) / (n_classes - 1 + 3)  # 0.2, as if of three more classes
+    level = (spectrum.mean() * (n_classes - 1) + 0.2 * 3) / (
+        n_classes - 1 + 3
+    )  # shrunk towards 0.2, as if by 3 classes
     equal = 1 / (1 + (n_classes - 1) / IMAGINED)
     psi = WIDER * ((1 - equal) * spectrum + equal * level)
     transform = solve_triangular(factor, vectors, lower=True, trans="T").T
-    # Until classes can pretend: a quarter more of the log-determinant that the uncertainty of a mean adds.
+    # Default offsets: a quarter more of the log-determinant that is due to the uncertainty of the mean.
     sizes = np.array(SIZES)
     offsets = np.array([-0.125 * float(np.log1p(psi / (n * psi + 1)).sum()) for n in sizes])
     freedom = statistics.n_samples - n_classes
@@ -174,9 +177,9 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
 def _episodes(
     rows: np.ndarray, y: np.ndarray, pretended: list[int], prior_of: Any
 ) -> dict[tuple[float, int], list[Any]]:
-    """Every fourth class pretends to be new, with k samples, and is tested on a quarter of its own; the others on a fifth.
+    """Every fourth class is treated as new, with k samples, and tested on a quarter of its own; the others on a fifth.
 
-    For each strength and k, a list of: scores of what was held out, its classes, and which classes are new.
+    Returns for each strength and k a list of: scores of held-out samples, their classes, and which classes are new.
     """
     n_classes = int(y.max()) + 1
     rng, found = np.random.default_rng(0), {}  # type: ignore[var-annotated]

@@ -32,8 +32,8 @@ class RanPAC(
     The second phase of the published method, on features as they are. Keeps a square matrix of ``width``: 32 MB at
     2,000, and 800 MB at the 10,000 of its paper.
 
-    As published, every sample counts the same. Departures: the strength is chosen by generalized cross-validation over
-    everything seen, not on a fifth of the current task; features are centred, which stands for an intercept.
+    As published, all samples have equal weight. Departures: the strength is chosen by generalized cross-validation on
+    all data so far, not on a fifth of the current task; features are centered, which is equivalent to an intercept.
 
     References
     ----------
@@ -65,4 +65,4 @@ class RanPAC(
         columns, offsets, self.gamma_ = least_squares(self)
         return columns, offsets
 
-    _novelty = Head._novelty  # distances among thousands of random features would cost more than the answer
+    _novelty = Head._novelty  # distances between thousands of random features would cost more than the prediction

@@ -22,15 +22,15 @@ class RFFLDA(
         "closed form",
         old_scores="move",
         keeps="statistics",
-        forgets="with `forgettable=True`, all but its share in the bandwidth",
+        forgets="with `forgettable=True`, except its part in the bandwidth",
         sums=True,
         few_shot=False,
     ),
 ):
     """RFF-LDA: SLDA on random features of a Gaussian kernel; old columns move.
 
-    ``√(2/m) cos(x Ω + u)`` with the bandwidth of the kernel at the median squared distance in the first task, as
-    in KLDA and RanDumb, which tune it per data set.
+    ``√(2/m) cos(x Ω + u)``, as in KLDA and RanDumb. The bandwidth of the kernel is the median squared distance in the
+    first task; these methods tune it per data set.
 
     References
     ----------
@@ -66,4 +66,4 @@ class RFFLDA(
     def _solution(self) -> tuple[np.ndarray, np.ndarray]:
         return discriminants(self.statistics_.means, shrunk(self.statistics_.covariance(), self.shrinkage))
 
-    _novelty = Head._novelty  # distances among thousands of random features would cost more than the answer
+    _novelty = Head._novelty  # distances between thousands of random features would cost more than the prediction

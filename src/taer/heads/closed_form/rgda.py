@@ -28,10 +28,11 @@ class RGDA(
         few_shot=False,
     ),
 ):
-    """RGDA: per-class Gaussians shrunk towards the covariance of everything seen; old scores move.
+    """RGDA: per-class Gaussians shrunk towards the covariance of all data so far; old scores move.
 
-    ``S_c = (1 - a)·B + a·S̃_c`` with ``B`` the pooled and ``S̃_c`` the own covariance, both shrunk towards a multiple of
-    the identity: between SLDA (a = 0) and a Gaussian of its own for each class. Keeps a covariance per class.
+    ``S_c = (1 - a)·B + a·S̃_c`` with ``B`` the pooled covariance and ``S̃_c`` that of the class, both shrunk towards a
+    multiple of the identity. This is between SLDA (a = 0) and separate Gaussians (a = 1). Stores one covariance per
+    class.
 
     References
     ----------
@@ -48,7 +49,7 @@ class RGDA(
     """
 
     normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
-    own: float = param(0.1, "weight of the own covariance of a class", at_least=0, at_most=1)
+    own: float = param(0.1, "weight of the covariance of the class itself", at_least=0, at_most=1)
     shrinkage: float = param(0.1, "fraction of the mean variance mixed into each covariance", at_least=0, at_most=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {

@@ -14,8 +14,8 @@ from taer.heads.fitted import Fitted, number
 from taer.heads.params import param
 from taer.statistics import ClassStatistics
 
-_POWERS = np.arange(4, -8.1, -0.25)  # of ten: the strengths that are tried, relative to the mean eigenvalue
-_RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding
+_POWERS = np.arange(4, -8.1, -0.25)  # powers of ten: the strengths to try, relative to the mean eigenvalue
+_RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding errors
 STRENGTH = "strength of the penalty; 'auto' is chosen at every task"
 WEIGHT = (
     "None: every sample counts the same; 'balanced': every class does; or a dictionary of labels and the weights of "
@@ -30,15 +30,15 @@ class Ridge(
 ):
     """Ridge: least squares on one-hot labels, equal to fitting all data at once; old columns move.
 
-    ``(G + γ I)⁻¹ Q`` with ``G = Xᵀ X`` and ``Q = Xᵀ Y`` of centred data, both known from the class statistics. With
+    ``(G + γ I)⁻¹ Q`` with ``G = Xᵀ X`` and ``Q = Xᵀ Y`` of centered data, both known from the class statistics. With
     ``gamma="auto"`` the strength is chosen again at every task, from these statistics alone, by generalized
     cross-validation: the strongest local minimum of ``RSS / (1 - df / n)²``. So the result does not depend on the order
     of the tasks.
 
-    With ``class_weight="balanced"`` every class counts the same, however few samples it has, as in AIR (Fang et al.,
+    With ``class_weight="balanced"`` all classes have equal weight, even those with few samples, as in AIR (Fang et al.,
     2024): ``G`` and ``Q`` are those of ``n / classes`` samples per class around the known means, with the pooled
-    covariance. That is weighted ridge regression if all classes have the same covariance; an exact one would have to
-    keep a matrix per class.
+    covariance. That is weighted ridge regression if all classes have the same covariance. Without this assumption, one
+    matrix per class would have to be stored.
 
     References
     ----------
@@ -64,7 +64,7 @@ class Ridge(
 
 
 def least_squares(head: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """Columns and offsets of ridge regression on class indicators, and the strength they were found with."""
+    """Columns and offsets of ridge regression on class indicators, and the strength used."""
     statistics: ClassStatistics = head.statistics_
     counts, n = statistics.counts * class_weights(head), statistics.n_samples
     total = counts.sum()
@@ -76,7 +76,7 @@ def least_squares(head: Any) -> tuple[np.ndarray, np.ndarray, float]:
     if gamma == "auto":
         powers = np.square(projected).sum(axis=1)
         gamma = cross_validated(spectrum, powers, float(total - np.square(counts).sum() / total), n)
-    least = _RANK * float(spectrum.max()) or 1.0  # with gamma=0 or no variance at all
+    least = _RANK * float(spectrum.max()) or 1.0  # for gamma=0, or no variance at all
     columns = (projected / (spectrum + max(float(gamma), least))[:, None]).T @ directions
     return columns, counts / total - columns @ mean, float(gamma)
 
@@ -101,11 +101,11 @@ def class_weights(head: Any) -> np.ndarray:
 def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: float) -> float:
     """The strongest γ at which the generalized cross-validation error has a minimum.
 
-    With fewer samples than features every residual may vanish with the penalty. Degrees of freedom are then left only
-    if some samples are equal, and do not count; and the error may fall again after its first minimum, which says nothing.
+    With fewer samples than features all residuals may vanish as the penalty does. Remaining degrees of freedom are then
+    due to equal samples and are not counted, and a second decrease of the error after its first minimum is ignored.
 
-    ``spectrum`` are the eigenvalues ``e`` of ``XᵀX``, ``powers`` the squared lengths of the rows of ``VᵀXᵀY``, ``total``
-    is ``|Y|²``, all of centred data. Written so that nothing cancels where ``n`` is not above the rank:
+    ``spectrum`` has the eigenvalues ``e`` of ``XᵀX``, ``powers`` the squared lengths of the rows of ``VᵀXᵀY``, ``total``
+    is ``|Y|²``, all of centered data. Written without cancellation for ``n`` not above the rank:
     ``RSS = |Y|² - Σ power/e + Σ power/e · (γ/(e + γ))²`` and ``n - df = n - 1 - rank + Σ γ/(e + γ)``.
     """
     kept = spectrum > _RANK * spectrum.max()
@@ -126,7 +126,7 @@ def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: f
     rising = np.flatnonzero(np.diff(errors) > 0)
     best = int(rising[0]) if len(rising) else len(errors) - 1
     power = float(_POWERS[best])
-    if 0 < best < len(errors) - 1:  # the bottom of the parabola through the neighbours
+    if 0 < best < len(errors) - 1:  # the minimum of the parabola through the neighbors
         before, here, after = errors[best - 1 : best + 2]
         power += (_POWERS[1] - _POWERS[0]) * (before - after) / (2 * (before - 2 * here + after))
     return float(level * 10**power)

@@ -1,4 +1,4 @@
-"""Samples and folds by which a first task chooses a few numbers."""
+"""Samples and folds for cross-validation on the first task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDS = 5
 
 
 def trial_samples(X: Any, y: np.ndarray, classes: int = _TRIAL_CLASSES) -> tuple[np.ndarray, np.ndarray]:
-    """All samples, or some of a large task, spread over its classes; and their classes, numbered from zero."""
+    """All samples of a task, or a stratified subset of a large one, and their classes, numbered from zero."""
     known = np.unique(y)
     if len(known) > classes:
         known = known[np.linspace(0, len(known) - 1, classes).astype(int)]
@@ -23,7 +23,7 @@ def trial_samples(X: Any, y: np.ndarray, classes: int = _TRIAL_CLASSES) -> tuple
 
 
 def stratified_folds(y: np.ndarray) -> np.ndarray | None:
-    """A fold for each sample, spread over each class; nothing if that is impossible or pointless."""
+    """A stratified fold for each sample; None if that is impossible or pointless."""
     counts = np.bincount(y)
     if len(counts) < 2 or counts.min() < FOLDS:
         return None

@@ -1,4 +1,4 @@
-"""Distributions of a number per class, each kept as a few quantiles of equal weight."""
+"""The distribution of a number in each class, stored as a few quantiles of equal weight."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ SIZE = 32  # quantiles
 
 
 def sketched(values: np.ndarray) -> np.ndarray:
-    """Quantiles in the middle of equal fractions."""
+    """Quantiles at the midpoints of equal fractions."""
     return np.quantile(values, (np.arange(SIZE) + 0.5) / SIZE)
 
 
 def mixed(one: np.ndarray, weight: float, other: np.ndarray, other_weight: float) -> np.ndarray:
-    """The sketch of both together."""
+    """The sketch of two sets of values together."""
     values, weights = np.concatenate([one, other]), np.repeat([weight, other_weight], SIZE)
     return np.array([pooled_quantile(values, weights, (at + 0.5) / SIZE) for at in range(SIZE)])
 
 
 def pooled_quantile(values: np.ndarray, weights: np.ndarray, fraction: float) -> float:
-    """The value below which a fraction of the weight lies, between neighbours by their distance."""
+    """The weighted quantile of several sketches, with linear interpolation."""
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     middle = (np.cumsum(weights) - 0.5 * weights) / weights.sum()

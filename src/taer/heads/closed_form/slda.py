@@ -72,7 +72,7 @@ class SLDA(
         picks = self.rng_.permutation(len(task.X))[:_ROWS]
         rows, y = self.embedding_(task.X[picks]), task.y[picks]
         statistics = ClassStatistics(rows.shape[1]).update(rows, y)
-        centred = rows - statistics.means[np.searchsorted(statistics.labels, y)]
+        centered = rows - statistics.means[np.searchsorted(statistics.labels, y)]
         if self.shrinkage == "oas":
-            return float(OAS(assume_centered=True).fit(centred).shrinkage_)
-        return float(ledoit_wolf_shrinkage(centred, assume_centered=True))
+            return float(OAS(assume_centered=True).fit(centered).shrinkage_)
+        return float(ledoit_wolf_shrinkage(centered, assume_centered=True))

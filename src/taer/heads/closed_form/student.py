@@ -1,4 +1,4 @@
-"""Classes as Student's t distributions in the space of a prior: what is kept of them, their scores, and a shortlist."""
+"""The base class of heads with one Student's t per class: stored state, scores, and a shortlist of classes."""
 
 from __future__ import annotations
 
@@ -25,54 +25,58 @@ from taer.heads.embedding import Normalize
 from taer.heads.fitted import Fitted, array, number, value_of
 from taer.heads.unknowns import ENOUGH
 
-DIRECTIONS = 16  # of the covariance of a class that enter its scores
-_AT_ONCE = 1 << 22  # values of directions that are looked at in one go
-_RIVALS = 1 << 10  # scores of all classes that are looked at for the novelty of the samples of one
-_FEW = 1 / 8  # of the classes: rows with fewer share too few of them to be asked together
-_TIES = 1e-5  # relative: scores as close as that may be equal in the type of the head
+DIRECTIONS = 16  # of the covariance of a class that are used in its scores
+_AT_ONCE = 1 << 22  # values of directions that are processed together
+_RIVALS = 1 << 10  # scores of all classes that are computed for the novelty of the samples of one class
+_FEW = 1 / 8  # of the classes; rows with shorter lists share too few classes to be scored together
+_TIES = 1e-5  # relative difference below which scores may be equal in the type of the head
 
 
 class StudentHead(Head):
     """Scores ``height_c - d·log(1 + r_c(z) / d)`` of rows ``z = prior_(embedding_(x))``.
 
-    ``r_c`` is a squared distance by the inverse shape of the class: a diagonal less a few directions. A method says what
-    is learned of a class; ``_describe`` writes down what its scores are made of.
+    ``r_c`` is the squared distance for the inverse shape of the class: a diagonal minus a few directions. A method
+    implements how a class is learned; ``_describe`` stores its summary and the arrays of its scores.
     """
 
     own_novelty: ClassVar[bool] = True
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Normalize, width="width", help="the normalization of the features"),
-        "prior_": value_of(Prior, width="width", help="what the first task decided"),
-        "temperature_": number(above=0, help="by which scores are divided before the softmax of ``predict_proba``"),
-        "counts_": array("classes", above=0, help="samples of each class, in order of arrival"),
-        "means_": array("classes", "width", help="their means, in the space of the prior"),
+        "prior_": value_of(Prior, width="width", help="the prior, fitted on the first task"),
+        "temperature_": number(above=0, help="divisor of the scores in the softmax of ``predict_proba``"),
+        "counts_": array("classes", above=0, help="number of samples of each class, in order of arrival"),
+        "means_": array("classes", "width", help="means of the classes, in the space of the prior"),
         "roots_": array(
-            "classes", "rank", "width", types=("float32",), help="rows with the leading part of their scatters"
+            "classes",
+            "rank",
+            "width",
+            types=("float32",),
+            help="rows with the leading part of the scatter of each class",
         ),
-        "traces_": array("classes", at_least=0, help="traces of their scatters"),
-        "inverses_": array("classes", "width", above=0, help="inverse variances of their predictives"),
-        "columns_": array("classes", "width", help="their centers times these"),
-        "levels_": array("classes", help="squared lengths of their centers, by these"),
-        "heights_": array("classes", help="what their volumes and offsets add to their scores"),
+        "traces_": array("classes", at_least=0, help="trace of the scatter of each class"),
+        "inverses_": array("classes", "width", above=0, help="inverse variances of the predictive of each class"),
+        "columns_": array("classes", "width", help="centers of the classes times their inverse variances"),
+        "levels_": array("classes", help="squared lengths of the centers, weighted by the inverse variances"),
+        "heights_": array(
+            "classes", help="parts of the scores that depend on the volumes and sizes of the classes"
+        ),
         "directions_": array(
             "classes",
             "directions",
             "width",
             types=("float32",),
-            help="directions in which they are wider than that",
+            help="directions in which each class is wider than its inverse variances",
         ),
-        "along_": array("classes", "directions", help="their centers along them"),
-        "most_": array("classes", at_least=0, help="what they take off a squared distance at most"),
-        "own_misfits_": array(
-            "classes", SIZE, help="quantiles of how little samples fitted a class that had not learned them"
-        ),
-        "novelties_": array("classes", SIZE, help="quantiles of how novel they looked beside all known classes"),
-        "tried_": array("classes", at_least=0, help="how many those samples were"),
+        "along_": array("classes", "directions", help="centers of the classes along these directions"),
+        "most_": array("classes", at_least=0, help="largest reduction of a squared distance by these directions"),
+        "own_misfits_": array("classes", SIZE, help="quantiles of the misfit of held-out samples of each class"),
+        "novelties_": array("classes", SIZE, help="quantiles of their novelty among all known classes"),
+        "tried_": array("classes", at_least=0, help="number of these samples"),
     }
 
     def _no_classes(self, width: int, rank: int) -> None:
-        """Arrays with a row per class, as yet without any."""
+        """Create the arrays with one row per class, without rows."""
         directions = min(rank, DIRECTIONS)
         self.counts_, self.means_, self.traces_ = np.zeros(0), np.zeros((0, width)), np.zeros(0)
         self.roots_ = np.zeros((0, rank, width), np.float32)
@@ -82,7 +86,7 @@ class StudentHead(Head):
         self.directions_, self.along_ = np.zeros((0, directions, width), np.float32), np.zeros((0, directions))
 
     def _describe(self, arrays: dict[str, np.ndarray], label: int, known: Summary) -> None:
-        """Write what is kept of a class, and what its scores are made of."""
+        """Store the summary of a class and the arrays of its scores."""
         density = predictive(known, self.prior_.nu, self.prior_.psi, self.directions_.shape[1])
         arrays["counts_"][label], arrays["means_"][label], arrays["traces_"][label] = (
             known.n,
@@ -108,12 +112,12 @@ class StudentHead(Head):
         return self.prior_.offset(count, first=self.learning_order_[label].task == 1)
 
     def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
-        """Write how each half of the samples looks to a class that has seen only the other half, and to all classes."""
+        """Store the misfit and novelty of each half of the samples for a class that has seen only the other half."""
         if len(X) < 2:
             return
         prior, misfits, novelties = self.prior_, [], []
         space = prior(self.embedding_(X))
-        asked = max(_RIVALS // len(self.counts_), 1)  # rows: among many classes a few of each are enough
+        asked = max(_RIVALS // len(self.counts_), 1)  # rows; among many classes a few of each are enough
         for seen, held in ((space[::2], space[1::2]), (space[1::2], space[::2])):
             density = predictive(summarize(seen, DIRECTIONS), prior.nu, prior.psi, DIRECTIONS)
             own, unseen = log_densities(held, [density, self._unseen()]).T
@@ -127,7 +131,7 @@ class StudentHead(Head):
         arrays["tried_"][label] = before + len(X)
 
     def _best_of(self, space: np.ndarray, own: np.ndarray, label: int) -> np.ndarray:
-        """The highest score of each row among all classes, given that of one of them."""
+        """The highest score of each row among all classes, given the score of one of them."""
         lowest, highest = self._bounds(space)
         lowest[:, label] = highest[:, label] = np.inf
         at_most = np.minimum(highest.min(axis=1), np.exp(-own / space.shape[1]))
@@ -138,7 +142,7 @@ class StudentHead(Head):
         return best
 
     def _unseen(self) -> Density:
-        """A class of which nothing is known."""
+        """A class without samples."""
         psi = self.prior_.psi
         return predictive(Summary(0.0, np.zeros(len(psi)), np.zeros((0, len(psi))), 0.0), self.prior_.nu, psi, 0)
 
@@ -150,8 +154,8 @@ class StudentHead(Head):
         return pooled_quantile(self.novelties_[kept].ravel(), weights, 1 - false_alarms)
 
     def _class_limits(self, fraction: float) -> np.ndarray:
-        """What a fraction of the kept misfits of each class lies below; classes of few samples share theirs."""
-        # As in conformal prediction: of n samples and a new one, the new one is as likely the largest as any other.
+        """The quantile of the stored misfits of each class; classes with few samples share one."""
+        # As in conformal prediction: among n samples and a new one, each is equally likely to be the largest.
         levels = np.minimum(1, fraction * (1 + 1 / np.maximum(self.tried_, 1)))
         pairs = zip(self.own_misfits_, levels, strict=True)
         own = np.array([pooled_quantile(each, np.ones(SIZE), level) for each, level in pairs])
@@ -191,7 +195,7 @@ class StudentHead(Head):
         return other._sums(), True  # the prior is that of a first task, and it is the same
 
     def _absorb(self, other: Self) -> None:
-        """How novel the samples of classes looked that only the other head has tried."""
+        """Take over the misfits and novelties of classes that only the other head has learned."""
         names = ("own_misfits_", "novelties_", "tried_")
         arrays = {name: getattr(self, name).copy() for name in names}
         for at, (label, _) in enumerate(other.learning_order_):
@@ -202,7 +206,7 @@ class StudentHead(Head):
         self.__dict__ |= arrays
 
     def _kept(self, label: int) -> Summary:
-        """What is kept of a class."""
+        """The summary of a class."""
         root = self.roots_[label].astype(np.float64)
         return Summary(self.counts_[label], self.means_[label], root[root.any(axis=1)], self.traces_[label])
 
@@ -211,19 +215,19 @@ class StudentHead(Head):
         return self._scores_at(self.prior_(self.embedding_(X)), every if classes is None else classes)
 
     def _scores_at(self, space: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """scipy's logarithm has the same bits on every processor, numpy's has not."""
+        """Scores from squared distances. scipy's logarithm has the same bits on every processor, numpy's does not."""
         width = self.n_features_in_
         distances = np.maximum(self._around(space, classes) - self._along(space, classes), 0)
         scores: np.ndarray = self.heights_[classes] - width * special.log1p(distances / width)
         return scores.astype(self.dtype_)
 
     def _around(self, space: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """Squared distances to classes, by the diagonal of the inverse shapes."""
+        """Squared distances to classes for the diagonals of the inverse shapes."""
         squared = exact.products(np.square(space), self.inverses_[classes])
         return squared - 2 * exact.products(space, self.columns_[classes]) + self.levels_[classes]
 
     def _along(self, space: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """What the directions of classes take off the squared distances."""
+        """The reductions of the squared distances by the directions of the classes."""
         found, rank = np.zeros((len(space), len(classes))), self.directions_.shape[1]
         at_once = max(1, _AT_ONCE // max(1, rank * max(space.shape)))
         for start in range(0, len(classes) if rank else 0, at_once):
@@ -234,7 +238,7 @@ class StudentHead(Head):
         return found
 
     def _best(self, X: np.ndarray) -> np.ndarray:
-        """The best class of each row, by its full score; only classes that can be the best are scored in full."""
+        """The best class of each row. Full scores are computed only for classes that can be the best."""
         space = self.prior_(self.embedding_(X))
         lowest, highest = self._bounds(space)
         possible = lowest <= highest.min(axis=1, keepdims=True)
@@ -246,12 +250,12 @@ class StudentHead(Head):
         for start in range(0, len(unsure), at_once):
             rows = unsure[start : start + at_once]
             among = np.asarray(possible[rows].any(axis=0))
-            classes = self.numbers_[among[self.numbers_]]  # the first of classes_ among equals
+            classes = self.numbers_[among[self.numbers_]]  # on ties, the first in classes_
             best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
         return best
 
     def _bounds(self, space: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Between which ``exp(-score / d) = (1 + r/d) · exp(-height/d)`` lies, for all classes; needs no directions."""
+        """Bounds of ``exp(-score / d) = (1 + r/d) · exp(-height/d)`` for all classes, computed without directions."""
         inverses, width = self.inverses_, self.n_features_in_
         rows = space.astype(inverses.dtype)
         squared = np.square(rows) @ inverses.T
@@ -259,7 +263,7 @@ class StudentHead(Head):
             values.astype(inverses.dtype) for values in (self.levels_, self.heights_, self.most_)
         )
         around = squared - 2 * (rows @ self.columns_.T) + levels
-        # A sum of so many products is off by at most this; no term is larger than the sum of both squares.
+        # The largest rounding error of a sum of so many products; no term is larger than the sum of both squares.
         slack = 4 * width * np.finfo(inverses.dtype).eps * (squared + levels)
         scale = np.exp(-heights / width)
         lowest = (1 + np.maximum(around - slack - most, 0) / width) * scale
@@ -271,7 +275,7 @@ class StudentHead(Head):
         return found
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """How much more a class never seen explains a sample than the best known one."""
+        """The log-density of a sample under a class without samples minus its best score."""
         return log_densities(self.prior_(self.embedding_(X)), [self._unseen()])[:, 0] - scores.max(axis=1)
 
     def graph(self, graph: Any) -> str:

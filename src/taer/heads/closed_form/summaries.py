@@ -1,4 +1,4 @@
-"""What ``bayes`` keeps of its classes, as sums that can be added and subtracted."""
+"""The class summaries of ``bayes``, as sums that can be added and subtracted."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from taer.heads.closed_form.predictive import Summary, merged
 
-_LEFT = 1e-9  # of a count or a trace: what rounding may leave
-_NOISE = 1e-6  # of the largest eigenvalue: roots are kept in float32
+_LEFT = 1e-9  # fraction of a count or a trace that may be rounding error
+_NOISE = 1e-6  # fraction of the largest eigenvalue that may be rounding error: roots are stored in float32
 
 
 @dataclass(frozen=True)
 class Summaries:
-    """Counts, means and leading scatters of classes, by number; exact while ``rank`` directions hold a scatter."""
+    """Counts, means and leading scatters of classes, by number; exact for scatters of at most ``rank``."""
 
     labels: np.ndarray
     each: tuple[Summary, ...]
@@ -47,7 +47,7 @@ class Summaries:
         del found[label]
         return self._of(found)
 
-    def relabelled(self, labels: np.ndarray) -> Summaries:
+    def relabeled(self, labels: np.ndarray) -> Summaries:
         """The same classes under other labels, one for each of ``self.labels``."""
         return self._of(dict(zip(labels.tolist(), self.each, strict=True)))
 
@@ -57,7 +57,7 @@ class Summaries:
 
 
 def parted(whole: Summary, part: Summary, rank: int) -> Summary | None:
-    """Of the samples that are not in ``part``; None if there are none."""
+    """The summary of the samples that are not in ``part``; None if there are none."""
     n = whole.n - part.n
     if n < -_LEFT * whole.n:
         raise ValueError("more samples are taken away than there are")

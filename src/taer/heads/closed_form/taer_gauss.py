@@ -18,7 +18,7 @@ from taer.heads.params import param
 from taer.rows import row_chunks
 from taer.statistics import ClassStatistics
 
-_KEPT = 1 << 24  # values of a task that are kept in memory
+_KEPT = 1 << 24  # values of a task that are held in memory
 
 
 class TaERGauss(
@@ -50,22 +50,22 @@ class TaERGauss(
     weighs: ClassVar[bool] = True
     standardize: str = param(
         "scale",
-        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
+        "fixed map fitted on the first task: subtract the mean, or also divide by the (shrunk) standard deviation",
         options=("none", "center", "scale"),
     )
     l2: float = param(1e-3, "penalty on the new columns", above=0)
-    max_iter: int = param(100, "steps of the optimizer", at_least=1)
+    max_iter: int = param(100, "maximum number of steps of the optimizer", at_least=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
         "columns_": array(
             "classes", "width", help="weight vectors after that map, one per class in order of arrival"
         ),
-        "offsets_": array("classes", help="constants of the scores, one per class in order of arrival"),
+        "offsets_": array("classes", help="intercepts of the scores, one per class in order of arrival"),
         "statistics_": value_of(
             ClassStatistics, width="width", more=1, help="counts, means and scatter of the classes after that map"
         ),
-        "n_iter_": count(help="steps of the optimizer in the last task"),
+        "n_iter_": count(help="number of steps of the optimizer in the last task"),
     }
 
     def _learn(self, task: Task) -> None:
@@ -94,7 +94,7 @@ class TaERGauss(
         self.offsets_[task.current] = columns[:, -1]
 
     def _objective(self, task: Task, pieces: Pieces, known: np.ndarray) -> Callable[..., tuple[float, np.ndarray]]:
-        """Of the columns of the current classes, offsets at their ends: the loss and its gradient."""
+        """The loss and its gradient as a function of the columns of the current classes, with offsets at their ends."""
         means, old_columns = self.statistics_.means[task.old], known[task.old]
         bound = Bound(means, old_columns, self.statistics_.covariance())
         target, share = np.searchsorted(task.current, task.y), len(task.old) / task.n_classes  # λ
@@ -130,7 +130,7 @@ class Bound:
         self.own_score = (means * columns).sum(axis=1)
         among = means @ columns.T - self.own_score[:, None]
         among += 0.5 * (self.own_variance + self.own_variance[:, None]) - columns @ self.spread.T
-        self.resting = log_sum_exp(among)  # the sum over old classes: one constant each
+        self.resting = log_sum_exp(among)  # the sum over old classes, one constant per class
 
     def __call__(self, W: np.ndarray) -> tuple[float, np.ndarray]:
         spread = W @ self.covariance
@@ -143,7 +143,7 @@ class Bound:
 
 
 class Pieces:
-    """Mapped rows with a one at their end, in pieces: made once if they are few, else whenever they are needed."""
+    """Embedded rows with a one at the end, in pieces: computed once if they are few, else whenever they are needed."""
 
     def __init__(self, X: Any, embed: Callable[[np.ndarray], np.ndarray]) -> None:
         self.X, self.embed = X, embed

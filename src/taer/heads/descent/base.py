@@ -1,4 +1,4 @@
-"""Linear columns above the features, trained by SGD: what the methods of this family share."""
+"""The base class of linear heads trained by SGD."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from taer.heads.fitted import Fitted, array, value_of
 from taer.heads.params import param
 from taer.rows import row_chunks
 
-_FEW = 8  # times smaller pieces than usual, which stay in the cache
+_FEW = 8  # factor for smaller pieces, which stay in the cache
 
 
 class DescentHead(Head):
     """Scores ``columns_ @ embedding_(x) + offsets_``, with one column (weight vector) per class.
 
-    A method implements ``_plan``: which samples and which gradient of the scores. It may also say which columns move
-    (``_moving``, by default all) and what else happens when a task ends (``_finish``).
+    A method implements ``_plan``: which samples and which gradient of the scores. It may also choose which columns move
+    (``_moving``, by default all) and do something when a task ends (``_finish``).
     """
 
-    epochs: int = param(10, "passes over the samples of a task", at_least=1)
+    epochs: int = param(10, "number of passes over the samples of a task", at_least=1)
     lr: float = param(0.1, "learning rate", above=0)
-    batch_size: int = param(32, "samples of the current task in a step", at_least=1)
+    batch_size: int = param(32, "number of samples of the current task per step", at_least=1)
     last_batch: str = loop.last_batch()
     standardize: str = loop.standardize()
     entropy: float = loop.entropy()
     init: str = param(
         "normalized-mean",
-        "start of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",
+        "initial value of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",
         options=("zero", "uniform", "mean", "normalized-mean"),
     )
     init_tasks: str = param(
@@ -46,19 +46,19 @@ class DescentHead(Head):
         "columns_": array(
             "classes", "width", help="weight vectors after that map, one per class in order of arrival"
         ),
-        "offsets_": array("classes", help="constants of the scores, one per class in order of arrival"),
+        "offsets_": array("classes", help="intercepts of the scores, one per class in order of arrival"),
     }
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:
-        """Which samples and which gradient; ``columns`` are the moving ones as they start."""
+        """Which samples and which gradient; ``columns`` are the initial values of the moving columns."""
         raise NotImplementedError
 
     def _moving(self, task: Task) -> np.ndarray:
-        """Classes whose columns this task may change, in ascending order."""
+        """Classes whose columns may change in this task, in ascending order."""
         return np.arange(task.n_classes)
 
     def _finish(self, task: Task) -> None:
-        """What else happens when the columns of a task are learned."""
+        """Called after the columns of a task have been learned."""
 
     def _learn(self, task: Task) -> None:
         self._open(task)
@@ -69,7 +69,7 @@ class DescentHead(Head):
         self._finish(task)
 
     def _open(self, task: Task) -> None:
-        """What the first task fixes, and room for new classes."""
+        """Fit the embedding on the first task, and add columns for new classes."""
         if task.number == 1:
             self.embedding_ = Standardize.fit(task.X, self.standardize)
             self.columns_ = np.zeros((0, task.X.shape[1]), self.dtype_)
@@ -81,7 +81,7 @@ class DescentHead(Head):
         return Loop(self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch, self.entropy)
 
     def _start(self, task: Task, moving: np.ndarray) -> np.ndarray:
-        """The moving columns as they start: known ones where they are, new ones as ``init`` says."""
+        """Initial values of the moving columns: known ones as they are, new ones according to ``init``."""
         columns = self.columns_[moving]
         columns[np.searchsorted(moving, task.new)] = self._new_columns(task)
         return columns
@@ -96,7 +96,7 @@ class DescentHead(Head):
         return means if self.init == "mean" else unit_rows(means)
 
     def _means_of_new(self, task: Task) -> np.ndarray:
-        """Means of the new classes, in the mapped space; zero for one without samples."""
+        """Means of the new classes after the embedding; zero for a class without samples."""
         sums, codes = np.zeros((len(task.new), task.X.shape[1])), task.y - task.n_known
         for rows in row_chunks(task.X):
             members = np.flatnonzero(codes[rows] >= 0)
@@ -112,7 +112,7 @@ class DescentHead(Head):
         self.columns_[classes] = exact.rounded(columns, self.dtype_)
 
     def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
-        """``log Σ exp`` of the scores of some classes: a constant per sample while their columns rest."""
+        """``log Σ exp`` of the scores of some classes: a constant per sample while their columns do not move."""
         columns, offsets = self.columns_[classes], self.offsets_[classes, None].astype(self.columns_.dtype)
         found = np.empty(len(X), self.columns_.dtype)
         for rows in row_chunks(X, width=_FEW * max(X.shape[1], len(classes))):

@@ -22,11 +22,11 @@ class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps=
     """BiC: distillation, then two numbers that correct the scores of the new classes.
 
     ``(1 - λ) · CE + λ · CE(softmax(before / T), softmax(now / T))``, the latter over the old classes, with T = 2
-    and ``λ = old / all classes``, on ``D_t ∪ M`` except for a held-out part; on that part, ``α`` and ``β`` of
-    ``α · score + β`` for the new classes then minimize the cross-entropy. Held out are a fraction of the memory
-    and as many samples of each new class.
+    and ``λ = old / all classes``, on ``D_t ∪ M`` without a held-out part. On the held-out part, ``α`` and ``β`` of
+    ``α · score + β`` for the new classes are then fitted to minimize the cross-entropy. A fraction of the memory and
+    as many samples of each new class are held out.
 
-    Departure: the correction is folded into the columns and offsets of the classes, which go on from there.
+    Departure: the correction is folded into the columns and offsets of the classes, and later tasks start from these.
 
     References
     ----------
@@ -41,7 +41,7 @@ class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps=
     array([0, 1, 2])
     """
 
-    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
     held_out: float = param(0.1, "fraction of the memory that is held out for the correction", above=0, below=1)
 
     def _learn(self, task: Task) -> None:
@@ -82,9 +82,9 @@ class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps=
         return gradient
 
     def _hold_out(self, classes: np.ndarray, task: Task) -> np.ndarray:
-        """Numbers of samples of ``D_t ∪ M`` on which the correction is fitted: balanced between the classes.
+        """Numbers of the samples of ``D_t ∪ M`` that are held out for the correction, balanced over the classes.
 
-        None if a class has a single sample: a correction that does not see a class would silence it.
+        None if a class has a single sample, because a correction fitted without a class would suppress it.
         """
         replayed = np.flatnonzero(np.isin(classes, task.old))
         if not len(replayed) or np.bincount(classes)[task.current].min() < 2:

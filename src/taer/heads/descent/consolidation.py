@@ -1,4 +1,4 @@
-"""Weights that mattered to earlier tasks are pulled back to where they were: what such methods share."""
+"""Quadratic penalties on changes of important weights, shared by ``oewc``, ``si``, ``mas`` and ``rwalk``."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Step = Callable[[np.ndarray, np.ndarray, float], None]
 
 
 def importance(head: Any, name: str, task: Task) -> np.ndarray:
-    """A copy of what the head knows of how much each weight mattered; zero for new classes."""
+    """A copy of the head's importance of each weight, with zeros for new classes."""
     return grown(getattr(head, name, np.zeros((0, task.X.shape[1]))), task.n_classes)
 
 
 def pulled_back(columns: np.ndarray, strength: np.ndarray) -> Step:
     """The step for ``loss + Σ strength · (W - W*)²``, with ``W*`` the columns as they are now.
 
-    The penalty is stepped implicitly, ``W ← (W - lr·g + c·W*) / (1 + c)`` with ``c = 2·lr·strength``: the same minimum,
-    and stable however large the penalty is.
+    The step of the penalty is implicit, ``W ← (W - lr·g + c·W*) / (1 + c)`` with ``c = 2·lr·strength``. It has the same
+    minimum and is stable for any strength.
     """
     anchor, slope = columns.copy(), (2 * strength).astype(columns.dtype)
 

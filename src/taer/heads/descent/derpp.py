@@ -16,17 +16,17 @@ from taer.heads.params import param
 
 
 class DERPP(MemoryHead, name="derpp", card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no")):
-    """DER++: replay of labels and of the logits that the samples had when they were stored.
+    """DER++: replays labels, and the logits that the samples had when they were stored.
 
     ``CE(current) + alpha · MSE(scores, stored logits) + beta · CE(replay)``, the last two on independent draws
     from the memory; the MSE is a mean over samples and columns.
 
     In the public code the head has outputs for all classes from the start, so a stored sample also has the logits of
-    classes that were not yet known, the scores of untrained outputs. ``unseen_logits="zero"`` is that form;
+    untrained outputs for classes that were not yet known. ``unseen_logits="zero"`` corresponds to that code;
     ``"ignore"`` compares only the columns that existed when the sample was stored.
 
-    Departures: the memory is the paper's greedy one, filled when a task ends, with the logits of that moment; the
-    softmax and the MSE run over the classes seen so far, not over all that will ever come.
+    Departures: the memory is the paper's greedy one, filled when a task ends, with the logits at that time; the
+    softmax and the MSE run over the classes seen so far, not over all future classes.
 
     References
     ----------
@@ -86,7 +86,7 @@ class DERPP(MemoryHead, name="derpp", card=Card("baseline", old_scores="move", k
 
 
 def _widened(logits: np.ndarray, n_classes: int) -> np.ndarray:
-    """With a column per class: NaN for those that were unknown when a sample was stored."""
+    """Stored logits with one column per class; NaN for classes that were unknown when the sample was stored."""
     return np.pad(logits, [(0, 0), (0, n_classes - logits.shape[1])], constant_values=np.nan)
 
 

@@ -16,11 +16,11 @@ from taer.memory import POLICIES
 
 
 class EEIL(MemoryHead, name="eeil", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
-    """EEIL: a cross-distilled loss on everything at hand, then fine-tuning on a balanced set.
+    """EEIL: a cross-distilled loss on the task and the memory, then fine-tuning on a balanced set.
 
     ``CE + Σ_u CE_u(softmax(before / T), softmax(now / T))`` on ``D_t ∪ M`` with T = 2 and one term per earlier
     task u; then the same loss on ``M ∪ τ(D_t)``, with the new classes distilled too and a tenth of the learning
-    rate. The memory after the task is that balanced set. It is this second stage that TaER's weight λ replaces.
+    rate. The memory after the task is that balanced set. TaER replaces this second stage by its weight λ.
 
     References
     ----------
@@ -35,8 +35,8 @@ class EEIL(MemoryHead, name="eeil", card=Card("related", old_scores="move", keep
     array([0, 1, 2])
     """
 
-    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
-    balanced_epochs: int = param(30, "passes over the balanced set", at_least=0)
+    memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
+    balanced_epochs: int = param(30, "number of passes over the balanced set", at_least=0)
 
     def _learn(self, task: Task) -> None:
         self._open(task)

@@ -23,14 +23,14 @@ class FeatureReplay(
     name="feature-replay",
     card=Card("related", old_scores="move", keeps="statistics", forgets="no"),
 ):
-    """Feature replay: experience replay whose samples are drawn from a Gaussian of each old class, not stored.
+    """Feature replay: experience replay with samples drawn from one Gaussian per old class instead of stored ones.
 
-    ``CE(D_t) + CE(draws)``, all columns move. At each task every old class draws ``draws`` features from
-    ``N(μ_c, Σ)``, with its own mean and the covariance within classes that all share; both are kept in the mapped space.
-    The published method draws images from a generative adversarial network, distils, and removes the bias on a balanced
-    validation set. Where features are frozen, a Gaussian of the features stands for the network.
+    ``CE(D_t) + CE(draws)``, all columns move. At each task, ``draws`` features of every old class are drawn from
+    ``N(μ_c, Σ)``, with the mean of the class and the shared covariance within classes, both of standardized features.
+    The published method draws images from a generative adversarial network, distills, and corrects the bias on a
+    balanced validation set. Features are frozen here, so a Gaussian takes the place of the network.
 
-    Departures: a Gaussian instead of the network, ``er``'s loss, neither distillation nor correction of the bias.
+    Departures: a Gaussian instead of the network, and the loss of ``er``, without distillation and bias correction.
 
     References
     ----------
@@ -45,7 +45,7 @@ class FeatureReplay(
     array([0, 1, 2])
     """
 
-    draws: int = param(20, "features drawn of each old class in a task", at_least=1)
+    draws: int = param(20, "number of features drawn per old class in each task", at_least=1)
     replay_batch_size: int = replay_batch_size()
 
     fitted: ClassVar[dict[str, Fitted]] = {

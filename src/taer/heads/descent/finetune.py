@@ -1,4 +1,4 @@
-"""The lower bound: learn each task and do nothing about the past."""
+"""The lower bound: train on each task and do nothing against forgetting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taer.heads.descent.losses import cross_entropy
 
 
 class Finetune(DescentHead, name="finetune", card=Card("bound", old_scores="move", keeps="nothing", forgets="no")):
-    """Plain training on the current task: the softmax runs over all seen classes and all columns move.
+    """Plain training on the current task, with a softmax over all seen classes; all columns move.
 
     References
     ----------

@@ -13,10 +13,10 @@ from taer.heads.params import param
 
 
 class GDumb(MemoryHead, name="gdumb", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
-    """GDumb: train from scratch on the memory alone, whenever a task has been added to it.
+    """GDumb: trains from scratch on the memory alone, after each task has been added to it.
 
-    It shows what the memory by itself is worth. Departure: plain SGD
-    for ``epochs`` passes over the memory instead of a cosine schedule with image augmentation.
+    It shows how much accuracy the memory gives by itself. Departure: plain SGD for ``epochs`` passes over the memory
+    instead of a cosine schedule with image augmentation.
 
     References
     ----------
@@ -31,8 +31,8 @@ class GDumb(MemoryHead, name="gdumb", card=Card("related", old_scores="move", ke
     array([0, 1, 2])
     """
 
-    epochs: int = param(50, "passes over the memory", at_least=1)
-    memory_size: int = param(200, "samples kept from all earlier tasks together", at_least=1)
+    epochs: int = param(50, "number of passes over the memory", at_least=1)
+    memory_size: int = param(200, "number of samples stored from all earlier tasks", at_least=1)
 
     def _learn(self, task: Task) -> None:
         self._open(task)

@@ -14,11 +14,11 @@ from taer.memory import POLICIES, Memory, draw
 
 
 class GSS(MemoryHead, name="gss", card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no")):
-    """GSS: replay from a memory whose gradients point in many directions.
+    """GSS: replays from a memory of samples whose gradients point in different directions.
 
-    One step on the mean cross-entropy of the current and a replay batch together, then the current batch is
-    offered to the memory. Unlike in the other heads, the memory is filled while a task is learned and holds samples
-    of the current task. This is the form of its public rerun.
+    Each step is on the mean cross-entropy of a current and a replay batch together; then the current batch is
+    offered to the memory. Unlike in the other heads, the memory is filled while a task is learned and has samples
+    of the current task. This is how the public benchmark code (mammoth) implements it.
 
     References
     ----------
@@ -34,7 +34,7 @@ class GSS(MemoryHead, name="gss", card=Card("baseline", old_scores="move", keeps
     """
 
     lr: float = param(0.03, "learning rate", above=0)
-    memory: str = param("gss", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    memory: str = param("gss", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
     replay_batch_size: int = replay_batch_size()
 
     def _learn(self, task: Task) -> None:

@@ -22,14 +22,14 @@ class ICaRL(
     name="icarl",
     card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
 ):
-    """iCaRL: the nearest mean of exemplars, with a sigmoid head beside it.
+    """iCaRL: predicts the nearest mean of exemplars, and also trains a sigmoid head.
 
-    Predicts the class whose mean of unit-length exemplars, at unit length, is nearest to the unit-length
-    feature. The head minimizes the binary cross-entropy over all seen classes on ``D_t ∪ M``, with the outputs
-    at the start of the task as targets of old classes. On frozen features these targets are met exactly: old columns
-    do not move, and the nearest mean does not depend on the head at all.
+    Features and exemplars are scaled to unit length, and so are the means of the exemplars; the class with the nearest
+    mean is predicted. The head minimizes the binary cross-entropy over all seen classes on ``D_t ∪ M``, with the outputs
+    at the start of the task as targets of old classes. On frozen features the old columns already meet these targets, so
+    they do not move. The nearest mean does not depend on the head.
 
-    Departures: no flipped images; ``memory="greedy"`` is the memory that the paper's comparison describes.
+    Departures: no flipped images; ``memory="greedy"`` is the memory described in the paper's comparison.
 
     References
     ----------
@@ -45,11 +45,13 @@ class ICaRL(
     """
 
     lr: float = param(0.3, "learning rate", above=0)
-    memory_size: int = param(200, "samples kept from all earlier tasks together", at_least=1)
-    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
-    inference: str = param("nme", "answer by the nearest mean of exemplars or by the head", options=("nme", "head"))
+    memory_size: int = param(200, "number of samples stored from all earlier tasks", at_least=1)
+    memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
+    inference: str = param(
+        "nme", "predict with the nearest mean of exemplars or with the head", options=("nme", "head")
+    )
 
-    entropy: ClassVar[float] = 0.0  # type: ignore[misc]  # no parameter: sigmoids are no probabilities over classes
+    entropy: ClassVar[float] = 0.0  # type: ignore[misc]  # not a parameter: sigmoids are not probabilities over classes
     fitted: ClassVar[dict[str, Fitted]] = {
         "means_": array("classes", "width", help="means of the exemplars of each class, at unit length")
     }
@@ -59,7 +61,7 @@ class ICaRL(
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:
         def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
-            """Of the mean over samples and all seen classes; old classes are a constant."""
+            """Gradient of the mean over samples and all seen classes; old classes contribute a constant."""
             is_class = batch.constants["target"][:, None] == task.current
             found: np.ndarray = (expit(scores) - is_class) / (len(scores) * task.n_classes)
             return found.astype(scores.dtype, copy=False)
@@ -80,7 +82,7 @@ class ICaRL(
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         if self.inference == "head":
             return super()._scores(X, classes)
-        # -|h - m|² = 2 h·m - 2 at unit length; a class without exemplars has no mean and comes last
+        # -|h - m|² = 2 h·m - 2 at unit length; a class without exemplars has no mean and ranks last
         means = self.means_ if classes is None else self.means_[classes]
         scores: np.ndarray = 2 * unit_rows(self.embedding_(X)) @ means.T - 2
         scores[:, ~means.any(axis=1)] = -4

@@ -1,4 +1,4 @@
-"""The upper bound: keep everything and learn it all at once."""
+"""The upper bound: keep all samples and train on all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Joint(
     name="joint",
     card=Card("bound", old_scores="move", keeps="everything", forgets="no", few_shot=False),
 ):
-    """Joint training: keeps every sample of every task and trains again from scratch on their union at each task.
+    """Joint training: keeps every sample and trains on all of them from scratch at each task.
 
     An upper bound, not an incremental method: memory and time grow with all data seen.
 

@@ -1,4 +1,4 @@
-"""The loop that every head of this family runs, and the plan that tells it what to do in a task."""
+"""The training loop of all heads in this family, and the plan of one task."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from taer.heads.embedding import Standardize
 from taer.heads.params import param
 from taer.memory import draw
 
-_BLOCK = 1 << 19  # values whose random draws are made, and which are read from storage, together
+_BLOCK = 1 << 19  # values that are drawn and read from storage together
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Rows to learn from and, per row, the constants that the objective needs (its target column, …)."""
+    """Rows to learn from and, per row, the constants of the objective (its target column, …)."""
 
     X: Any
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -28,64 +28,66 @@ class Samples:
 
 
 class Batch(NamedTuple):
-    """One step: the mapped rows of the current batch, then those of each replay draw."""
+    """One step: the embedded rows of the current batch, then those of each replay draw."""
 
     rows: np.ndarray
-    constants: Mapping[str, np.ndarray]  # of all rows, or of the replayed ones if only those have it
+    constants: Mapping[str, np.ndarray]  # of all rows, or only of the replayed ones
     weight: np.ndarray  # of each row in the loss
     parts: tuple[slice, ...]  # the current batch and each draw
-    fraction: float = 1.0  # of the learning rate in this step: below 1 for a smaller batch that is weighed
+    fraction: float = 1.0  # of the learning rate in this step; below 1 for a smaller, weighted batch
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a head does in one task."""
+    """The training of a head in one task."""
 
-    current: Samples  # the epochs run over these, in the user's space
-    gradient: Callable[[np.ndarray, Batch], np.ndarray]  # of the loss by the scores; may overwrite the scores
-    # the constant that enters the scores as one more column, which never moves; with the entropy in the loss there must
-    # be another, NAME_entropy, of the probabilities among the classes that it stands for
+    current: Samples  # the epochs run over these; not embedded yet
+    gradient: Callable[
+        [np.ndarray, Batch], np.ndarray
+    ]  # of the loss with respect to the scores, which it may overwrite
+    # the constant that is one more score, without a column; with an entropy term there must be another constant,
+    # NAME_entropy, for the entropy among the classes that it stands for
     resting: str | None = None
-    offsets: np.ndarray | None = None  # constants of the scores, one per moving column
-    replay: Samples | None = None  # batches are drawn from these, already mapped
-    replay_size: int = 0  # samples in a draw
+    offsets: np.ndarray | None = None  # intercepts of the scores, one per moving column
+    replay: Samples | None = None  # batches are drawn from these, already embedded
+    replay_size: int = 0  # samples per draw
     weights: tuple[float, ...] = (1.0,)  # of the mean loss on the current batch and on each draw
-    lr: float | None = None  # the head's if not given
-    # moves the columns, given the gradient and the learning rate; plain descent if not given
+    lr: float | None = None  # default: that of the head
+    # updates the columns from the gradient and the learning rate; plain SGD if not given
     step: Callable[[np.ndarray, np.ndarray, float], None] | None = None
 
 
 def last_batch() -> Any:
-    """The declaration of a parameter that every head with this loop has."""
+    """The declaration of the parameter ``last_batch``."""
     return param(
         "weigh",
-        "the last batch of an epoch, if smaller than batch_size: a step like any other, no step, or a step with the "
-        "learning rate times its size / batch_size; the only batch of an epoch is always a whole step",
+        "the last batch of an epoch, if smaller than batch_size: a full step, no step, or a step with the learning rate "
+        "multiplied by its size / batch_size; the only batch of an epoch is always a full step",
         options=("keep", "drop", "weigh"),
     )
 
 
 def standardize() -> Any:
-    """The same, of the map before the loop."""
+    """The declaration of the parameter ``standardize``."""
     return param(
         "scale",
-        "fixed map learned from the first task: subtract its mean, or also divide by its (shrunk) standard deviation",
+        "fixed map fitted on the first task: subtract the mean, or also divide by the (shrunk) standard deviation",
         options=("none", "center", "scale"),
     )
 
 
 def entropy() -> Any:
-    """The same, of the term of CPR."""
+    """The declaration of the parameter ``entropy``."""
     return param(
         0.0,
-        "weight of the entropy of the probabilities, which is taken off the loss of each sample (CPR); 0 for none",
+        "weight of the entropy of the probabilities, which is subtracted from the loss (CPR); 0 for none",
         at_least=0,
     )
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Stochastic gradient descent in batches of the current task, each with draws from a memory."""
+    """SGD on batches of the current task, each with draws from a memory."""
 
     embedding: Standardize
     rng: np.random.Generator
@@ -93,16 +95,16 @@ class Loop:
     epochs: int
     batch_size: int
     last_batch: str
-    entropy: float = 0.0  # weight of the entropy of the probabilities, which is taken off the loss
+    entropy: float = 0.0  # weight of the entropy of the probabilities, which is subtracted from the loss
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
-        """Move ``columns`` in place, as the plan says."""
+        """Train ``columns`` in place, following the plan."""
         moving, resting, dtype = len(columns), plan.resting, columns.dtype
         full_step = self.lr if plan.lr is None else plan.lr
         with np.errstate(all="ignore"):
             for _ in range(self.epochs):
                 for batch in self.batches(plan):
-                    # Class by class in memory: what is summed over classes is then summed a whole batch at a time.
+                    # Scores are stored class by class, so that sums over classes run over whole batches.
                     scores = np.empty((moving + (resting is not None), len(batch.rows)), dtype)
                     np.matmul(columns, batch.rows.T, out=scores[:moving])
                     if resting is not None:
@@ -124,7 +126,7 @@ class Loop:
         check_finite(columns, full_step)
 
     def batches(self, plan: Plan) -> Iterator[Batch]:
-        """One epoch in random order. A batch is valid until the next is asked for."""
+        """One epoch in random order. A batch is valid until the next one is requested."""
         order, size = self.rng.permutation(len(plan.current)), self.batch_size
         whole = len(order) - len(order) % size
         at_once = max(1, _BLOCK // (2 * size * plan.current.X.shape[1])) * size
@@ -132,14 +134,14 @@ class Loop:
             picks = order[start : min(start + at_once, whole)]
             yield from self._block(plan, picks.reshape(-1, size))
         rest = len(order) - whole
-        if rest and not whole:  # the only batch, never shortened: a small task would hardly be learned
+        if rest and not whole:  # the only batch is never shortened: a small task would hardly be learned
             yield from self._block(plan, order[None])
         elif rest and self.last_batch != "drop":
             fraction = rest / size if self.last_batch == "weigh" else 1.0
             yield from self._block(plan, order[None, whole:], fraction)
 
     def _block(self, plan: Plan, picks: np.ndarray, fraction: float = 1.0) -> Iterator[Batch]:
-        """Several batches of one size, whose draws and constants are gathered together."""
+        """Several batches of equal size, whose draws and constants are gathered together."""
         (steps, size), X, replay = picks.shape, plan.current.X, plan.replay
         constants = {name: values[picks] for name, values in plan.current.constants.items()}
         sizes, drawn = [size], None
@@ -154,14 +156,16 @@ class Loop:
         weight = np.repeat(np.array(shares, self.embedding.dtype), sizes)
         ends = np.cumsum(sizes).tolist()
         parts = tuple(slice(end - part, end) for end, part in zip(ends, sizes, strict=True))
-        # One small buffer for all steps stays in the cache; arrays are read row by row, other storage once a block.
+        # One small buffer for all steps stays in the cache; arrays are read row by row, other storage once per block.
         rows = np.empty((ends[-1], X.shape[1]), self.embedding.dtype)
         stored = None if isinstance(X, np.ndarray) else X[picks.ravel()].reshape(steps, size, -1)
         for at in range(steps):
             if stored is not None:
                 rows[:size] = stored[at]
             elif X.dtype == rows.dtype:
-                X.take(picks[at], axis=0, out=rows[:size], mode="clip")  # clip spares a copy; all are in range
+                X.take(
+                    picks[at], axis=0, out=rows[:size], mode="clip"
+                )  # clip avoids a copy; all indices are in range
             else:
                 rows[:size] = X[picks[at]]
             self.embedding.apply(rows[:size])
@@ -171,7 +175,7 @@ class Loop:
 
 
 def entropy_gradient(scores: np.ndarray, weight: np.ndarray, inside: np.ndarray | None = None) -> np.ndarray:
-    """``weight · p · (log p + H)``: the gradient by the scores of ``-weight · H(p)``, with p their softmax.
+    """``weight · p · (log p + H)``: the gradient of ``-weight · H(p)``, with p the softmax of the scores.
 
     If the last column stands for many classes, ``inside`` is the entropy of the probabilities among them.
     """
@@ -185,6 +189,6 @@ def entropy_gradient(scores: np.ndarray, weight: np.ndarray, inside: np.ndarray 
 
 
 def check_finite(columns: np.ndarray, lr: float) -> None:
-    """Descent with too long steps ends in infinities, not in a classifier."""
+    """Raise if training diverged, because the learning rate was too high."""
     if not np.isfinite(columns).all():
         raise ValueError(f"learning diverged; a smaller lr (it is {lr:g}) helps, and so does standardize='scale'")

@@ -1,4 +1,4 @@
-"""Gradients of losses by the scores: cross-entropy, and distillation of the scores at the start of the task."""
+"""Gradients of losses with respect to the scores: cross-entropy, and distillation of the scores before the task."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from taer.heads.base import Learned, Task
 from taer.heads.descent.loop import Batch, entropy_gradient
 
-TEMPERATURE = 2.0  # of every published distillation here
-MARGIN = 0.5  # by which the class of a replayed sample should be nearer than new ones
+TEMPERATURE = 2.0  # of all published distillation losses used here
+MARGIN = 0.5  # between the cosines of a replayed sample with its own class and with new classes
 
 
 def cross_entropy(scores: np.ndarray, batch: Batch) -> np.ndarray:
-    """The gradient of the weighted cross-entropy with the batch's targets."""
+    """The gradient of the weighted cross-entropy for the targets of the batch."""
     return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
 
 
 def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """``weight · (softmax(scores) - onehot(target))``; the scores may be overwritten."""
-    by_class = np.ascontiguousarray(scores.T)  # in the loop they are stored so, and nothing is copied
+    by_class = np.ascontiguousarray(scores.T)  # the loop stores scores in this order, so nothing is copied there
     by_class -= np.maximum.reduce(by_class, axis=0)
     np.exp(by_class, out=by_class)
     by_class *= weight / np.add.reduce(by_class, axis=0)
@@ -29,7 +29,7 @@ def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.nd
 
 
 def spread_cross_entropy(scores: np.ndarray, target: np.ndarray, weight: np.ndarray, entropy: float) -> np.ndarray:
-    """The gradient of the cross-entropy less ``entropy`` times the entropy; the scores may be overwritten."""
+    """The gradient of cross-entropy minus ``entropy`` times the entropy; the scores may be overwritten."""
     if not entropy:
         return cross_entropy_gradient(scores, target, weight)
     spread = entropy_gradient(scores, entropy * weight)
@@ -37,7 +37,7 @@ def spread_cross_entropy(scores: np.ndarray, target: np.ndarray, weight: np.ndar
 
 
 class Blocks:
-    """Disjoint groups of columns, each with a softmax of its own."""
+    """Disjoint groups of columns, each with its own softmax."""
 
     def __init__(self, groups: Iterable[np.ndarray]) -> None:
         groups = [group for group in groups if len(group)]
@@ -46,7 +46,7 @@ class Blocks:
         self.starts = np.cumsum(self.sizes) - self.sizes
 
     def softmax(self, scores: np.ndarray) -> np.ndarray:
-        """Softmax of each block, columns in the order of ``self.columns``; overwrites nothing."""
+        """The softmax of each block, with columns in the order of ``self.columns``; the scores are not overwritten."""
         by_class = scores.T[self.columns]
         by_class -= np.repeat(np.maximum.reduceat(by_class, self.starts, axis=0), self.sizes, axis=0)
         np.exp(by_class, out=by_class)
@@ -59,7 +59,7 @@ class Blocks:
 
 
 def old_task_blocks(task: Task, learning_order: list[Learned]) -> Blocks:
-    """The old classes, grouped by the task in which they arrived."""
+    """The old classes, grouped by the task in which they were first seen."""
     learned_in = np.array([at for _, at in learning_order])[task.old]
     return Blocks([task.old[learned_in == at] for at in range(1, task.number)])
 
@@ -67,9 +67,9 @@ def old_task_blocks(task: Task, learning_order: list[Learned]) -> Blocks:
 def separated(
     task: Task, old_tasks: Blocks, teacher: np.ndarray, kd_weight: float
 ) -> Callable[[np.ndarray, Batch], np.ndarray]:
-    """Gradient of cross-entropies inside the current and inside all old classes, and of the distillation.
+    """The gradient of separate cross-entropies over the current and over the old classes, plus distillation.
 
-    ``kd_weight`` multiplies ``softmax(z / T) - softmax(before / T)``: T with the factor T², 1 / T without.
+    ``kd_weight`` multiplies ``softmax(z / T) - softmax(before / T)``: T if the loss has a factor T², else 1 / T.
     """
     own = [Blocks([task.current]), Blocks([task.old])]
 
@@ -90,7 +90,7 @@ def separated(
 def margin_gradient(
     cosines: np.ndarray, target: np.ndarray, is_old: np.ndarray, new: np.ndarray, k: int
 ) -> np.ndarray:
-    """By the cosines, of the mean over replayed samples and their k nearest new classes of max(0, 1/2 - own + new)."""
+    """The gradient of the mean over replayed samples and their k nearest new classes of max(0, 1/2 - own + new)."""
     found, k = np.zeros_like(cosines), min(k, len(new))
     replayed = np.flatnonzero(is_old)
     if len(replayed):

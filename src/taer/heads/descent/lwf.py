@@ -13,11 +13,11 @@ from taer.heads.params import param
 
 
 class LwF(DescentHead, name="lwf", card=Card("related", old_scores="move", keeps="nothing", forgets="no")):
-    """LwF: no memory; on the new samples, old outputs should stay what they were.
+    """LwF: no memory; distillation keeps the old outputs for new samples unchanged.
 
     ``CE over Y_t + lambda_old · Σ_u CE_u(softmax(before / T), softmax(now / T))`` with T = 2 and one term per
     earlier task u, on the samples of the current task. Predicts among all classes. On frozen features the distillation
-    starts at its minimum, so old columns stay where they are, up to rounding.
+    starts at its minimum, so old columns do not move, up to rounding.
 
     References
     ----------

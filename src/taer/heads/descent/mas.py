@@ -18,13 +18,13 @@ from taer.rows import row_chunks
 
 
 class MAS(DescentHead, name="mas", card=Card("related", old_scores="move", keeps="nothing", forgets="no")):
-    """MAS: weights to which the outputs are sensitive are pulled back to where they were.
+    """MAS: a quadratic penalty on changes of the weights to which the outputs are sensitive.
 
     ``CE(D_t) + strength · Σ Ω (W - W*)²`` with ``W*`` the weights at the end of the last task. When a task ends, Ω
     grows by the mean over its samples of ``|∂‖scores‖² / ∂W|``, over all classes so far. For a linear head this is
     ``2/n · |scores|ᵀ |H|``: one matrix product, without labels.
 
-    Departure: the penalty is stepped implicitly, as in ``oewc``.
+    Departure: the step of the penalty is implicit, as in ``oewc``.
 
     References
     ----------
@@ -42,9 +42,7 @@ class MAS(DescentHead, name="mas", card=Card("related", old_scores="move", keeps
     strength: float = param(1.0, "strength of the penalty", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "importance_": array(
-            "classes", "width", at_least=0, help="sensitivity of the outputs to each weight so far"
-        )
+        "importance_": array("classes", "width", at_least=0, help="sensitivity of the outputs to each weight")
     }
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:

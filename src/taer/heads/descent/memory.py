@@ -1,4 +1,4 @@
-"""Heads that keep a few samples of each task in an episodic memory."""
+"""The base class of heads that store samples of each task in an episodic memory."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from taer.threads import one_blas_thread
 
 
 class MemoryHead(DescentHead):
-    """Keeps exemplars; the memory's labels are the numbers of the classes."""
+    """Stores exemplars; the labels in the memory are class numbers."""
 
-    memory_size: int = param(200, "samples kept from all earlier tasks together; 0 for no replay", at_least=0)
-    memory: str = param("greedy", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    memory_size: int = param(200, "number of samples stored from all earlier tasks; 0 for no replay", at_least=0)
+    memory: str = param("greedy", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "memory_": value_of(
             *POLICIES.values(),
             width="width",
-            help="exemplars: ``X``, and in ``y`` the place of their classes in order of arrival",
+            help="stored exemplars: ``X``, and ``y``, the numbers of their classes in order of arrival",
         ),
     }
 
@@ -40,18 +40,18 @@ class MemoryHead(DescentHead):
             self.memory_: Memory = POLICIES[self.memory](self.memory_size)
 
     def _old_samples(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and classes of the stored samples of old classes; those of a class that returns sit out."""
+        """Rows and classes of the stored samples of old classes, without those of classes in the current task."""
         old = np.flatnonzero(~np.isin(self.memory_.y, task.current))
         rows = self.memory_.X[old] if len(old) else np.empty((0, task.X.shape[1]), self.dtype_)
         return rows, self.memory_.y[old]
 
     def _union(self, task: Task) -> Samples:
-        """``D_t ∪ M``: epochs run over both in one random order; a stored sample counts as much as any other."""
+        """``D_t ∪ M``: epochs run over both in one random order, with equal weights."""
         old_X, old_y = self._old_samples(task)
         return Samples(StackedRows(task.X, old_X), {"target": np.concatenate([task.y, old_y])})
 
     def _replay(self, task: Task, constants: Callable[[Any, np.ndarray], dict[str, np.ndarray]]) -> Samples:
-        """The stored samples of old classes, mapped, with the constants of their rows and classes."""
+        """The stored samples of old classes after the embedding, with constants computed from rows and classes."""
         X, y = self._old_samples(task)
         return Samples(self.embedding_(X), constants(X, y) if len(X) else {})
 
@@ -66,9 +66,9 @@ class MemoryHead(DescentHead):
         self._remember(task)
 
     def _learn_online(self, task: Task, step: Callable[[np.ndarray, Batch, Memory], None]) -> None:
-        """Learn a task by steps that move columns in place, each followed by offering its batch to the memory.
+        """Learn a task by steps that change columns in place; each batch is then offered to the memory.
 
-        So the memory is filled while a task is learned, and holds samples of the current task.
+        The memory is therefore filled while a task is learned, and has samples of the current task.
         """
         self._open(task)
         columns, embed = self._start(task, everything := np.arange(task.n_classes)), self.embedding_
@@ -89,7 +89,7 @@ class MemoryHead(DescentHead):
         self.memory_ = memory
 
     def _trained_scores(self, X: np.ndarray) -> np.ndarray:
-        """Scores of the columns that were trained, by which some head may not answer."""
+        """Scores of the trained columns; a head may predict in another way."""
         return self._scores(X)
 
     def _residuals(self, X: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -97,12 +97,12 @@ class MemoryHead(DescentHead):
 
 
 def _residuals(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """``softmax(scores) - onehot``: what the gradient of a sample's cross-entropy is made of."""
+    """``softmax(scores) - onehot``, the gradient of each sample's cross-entropy with respect to its scores."""
     residuals: np.ndarray = softmax(scores, axis=1)
     residuals[np.arange(len(scores)), classes] -= 1
     return residuals
 
 
 def replay_batch_size(default: int = 32) -> Any:
-    """The parameter of heads that join each batch of the current task with one from the memory."""
-    return param(default, "samples of the memory in a step", at_least=1)
+    """The parameter of heads that combine each batch of the current task with one from the memory."""
+    return param(default, "number of samples from the memory per step", at_least=1)

@@ -14,15 +14,15 @@ from taer.memory import POLICIES, Memory, draw
 
 
 class MER(MemoryHead, name="mer", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
-    """MER: steps on old and new samples in turn, of whose sum only a part is taken (Reptile).
+    """MER: alternates steps on old and new samples, and takes only a part of the total change (Reptile).
 
-    For each batch of the task, ``batches`` times: a step of SGD on a draw from the memory, then one on the batch, then
-    ``W ← W_i + beta · (W - W_i)`` with ``W_i`` the columns before these steps; at last
-    ``W ← W_0 + gamma · (W - W_0)`` with ``W_0`` the columns before all of them. Then the batch is offered to the
-    memory, a reservoir. This is algorithm 1; with ``batches=1, beta=1`` it is algorithm 6 of the paper.
+    For each batch of the task, ``batches`` times: a step of SGD on a draw from the memory, then a step on the batch, then
+    ``W ← W_i + beta · (W - W_i)`` with ``W_i`` the columns before these two steps. Finally
+    ``W ← W_0 + gamma · (W - W_0)`` with ``W_0`` the columns before all steps. Then the batch is offered to the
+    memory, a reservoir. This is algorithm 1 of the paper; with ``batches=1, beta=1`` it is algorithm 6.
 
-    Departure: the paper steps on one sample at a time; here a step is one on a whole batch or draw, and a smaller last
-    batch is weighed in ``gamma``.
+    Departure: the paper makes one step per sample; here a step is on a whole batch or draw, and ``gamma`` is smaller for
+    a smaller last batch.
 
     References
     ----------
@@ -38,11 +38,11 @@ class MER(MemoryHead, name="mer", card=Card("related", old_scores="move", keeps=
     array([0, 1, 2])
     """
 
-    memory: str = param("reservoir", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    memory: str = param("reservoir", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
     replay_batch_size: int = replay_batch_size()
-    batches: int = param(5, "times that a draw from the memory and the batch are stepped on", at_least=1)
-    beta: float = param(0.1, "part that is taken of the way of each time", above=0, at_most=1)
-    gamma: float = param(1.0, "part that is taken of the way of all times", above=0, at_most=1)
+    batches: int = param(5, "number of repetitions of a step on the memory and a step on the batch", at_least=1)
+    beta: float = param(0.1, "fraction of the change that is kept after each repetition", above=0, at_most=1)
+    gamma: float = param(1.0, "fraction of the change that is kept after all repetitions", above=0, at_most=1)
 
     def _learn(self, task: Task) -> None:
         self._learn_online(task, self._step)

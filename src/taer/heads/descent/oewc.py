@@ -19,15 +19,15 @@ from taer.rows import row_chunks
 
 
 class OnlineEWC(DescentHead, name="oewc", card=Card("baseline", old_scores="move", keeps="nothing", forgets="no")):
-    """Online EWC: weights that mattered to earlier tasks are pulled back to where they were.
+    """Online EWC: a quadratic penalty on changes of weights that were important for earlier tasks.
 
     ``CE(D_t) + e_lambda · Σ F (W - W*)²`` with ``W*`` the weights at the end of the last task and a running
-    diagonal Fisher information ``F ← gamma · F + F_t``. As in the public rerun that the paper's comparison rests on,
+    diagonal Fisher information ``F ← gamma · F + F_t``. As in the public code on which the paper's comparison is based,
     ``F_t`` is the mean over the task of ``p_y · (∂ log p_y / ∂W)²`` at the true label; for a linear head that is one
     matrix product.
 
-    Departure: the penalty is stepped implicitly, ``W ← (W - lr·g + c·W*) / (1 + c)`` with ``c = 2·lr·e_lambda·F``:
-    the same minimum, and stable however large the penalty is.
+    Departure: the step of the penalty is implicit, ``W ← (W - lr·g + c·W*) / (1 + c)`` with ``c = 2·lr·e_lambda·F``.
+    It has the same minimum and is stable for any strength.
 
     References
     ----------
@@ -47,7 +47,7 @@ class OnlineEWC(DescentHead, name="oewc", card=Card("baseline", old_scores="move
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "fisher_": array(
-            "classes", "width", at_least=0, help="running Fisher information: how much each weight mattered so far"
+            "classes", "width", at_least=0, help="running Fisher information: the importance of each weight"
         )
     }
 
@@ -65,7 +65,7 @@ class OnlineEWC(DescentHead, name="oewc", card=Card("baseline", old_scores="move
 
 
 def fisher_sum(rows: np.ndarray, probabilities: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """``Σ_x p_y(x) · (h ⊗ (p - onehot(y)))²``, squared entry by entry, as one product."""
+    """``Σ_x p_y(x) · (h ⊗ (p - onehot(y)))²``, squared elementwise, as one matrix product."""
     at_target = (np.arange(len(target)), target)
     weight, residuals = probabilities[at_target].copy(), probabilities.astype(np.float64)
     residuals[at_target] -= 1

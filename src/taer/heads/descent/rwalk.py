@@ -20,15 +20,16 @@ EPSILON = 1e-3  # the authors' damping of a score where a weight hardly moved
 
 
 class RWalk(MemoryHead, name="rwalk", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
-    """RWalk: weights that mattered, now or along the path, are pulled back; with exemplars.
+    """RWalk: a penalty on changes of weights that are important now or were along the path; with exemplars.
 
     ``CE(D_t ∪ M) + strength · Σ (F + s)(W - W*)²`` with ``W*`` the weights at the end of the last task. With ``g`` the
     gradient of a batch without the penalty and ``ΔW`` its step, each step of a task does
-    ``F ← alpha·g² + (1 - alpha)·F`` and ``s_t ← s_t + max(0, -g·ΔW / (½F·ΔW² + ε))``; when it ends,
-    ``s ← (s + s_t) / 2``, or ``s_t`` after the first. In the penalty both are scaled to 0 … 1, as in the authors' code.
+    ``F ← alpha·g² + (1 - alpha)·F`` and ``s_t ← s_t + max(0, -g·ΔW / (½F·ΔW² + ε))``; when the task ends,
+    ``s ← (s + s_t) / 2``, or ``s_t`` after the first task. In the penalty both are scaled to 0 … 1, as in the authors'
+    code.
 
-    Departures: scores are taken at every step, not every tenth or fiftieth; the penalty is stepped implicitly, as in
-    ``oewc``.
+    Departures: importance is updated at every step, not every tenth or fiftieth; the step of the penalty is implicit, as
+    in ``oewc``.
 
     References
     ----------
@@ -44,13 +45,13 @@ class RWalk(MemoryHead, name="rwalk", card=Card("related", old_scores="move", ke
     """
 
     lr: float = param(0.03, "learning rate", above=0)
-    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
     strength: float = param(1.0, "strength of the penalty", at_least=0)
     alpha: float = param(0.9, "weight of the newest batch in the Fisher information", above=0, at_most=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "fisher_": array("classes", "width", at_least=0, help="running Fisher information"),
-        "path_": array("classes", "width", at_least=0, help="score of each weight along the path so far"),
+        "path_": array("classes", "width", at_least=0, help="importance of each weight along the path"),
     }
 
     def _learn(self, task: Task) -> None:
@@ -74,6 +75,6 @@ class RWalk(MemoryHead, name="rwalk", card=Card("related", old_scores="move", ke
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:
-    """To 0 … 1; zeros stay."""
+    """Scaled to 0 … 1; zeros stay zero."""
     least = values.min()
     return (values - least) / max(values.max() - least, np.finfo(float).tiny)

@@ -17,14 +17,14 @@ from taer.heads.params import param
 
 
 class SI(DescentHead, name="si", card=Card("related", old_scores="move", keeps="nothing", forgets="no")):
-    """SI: weights along which the loss of earlier tasks fell are pulled back to where they were.
+    """SI: a quadratic penalty on changes of the weights that lowered the loss of earlier tasks.
 
     ``CE(D_t) + c · Σ Ω (W - W*)²`` with ``W*`` the weights at the end of the last task. Along the path of a task
-    ``ω ← ω - g·ΔW``, with ``g`` the gradient without the penalty and ``ΔW`` the whole step; when it ends,
-    ``Ω ← max(0, Ω + ω / ((W - W*)² + xi))``. The maximum is that of the authors' code. ``c`` and ``xi`` are those of
-    the public rerun on CIFAR-10. New columns have no importance yet, and ``W*`` is where they start.
+    ``ω ← ω - g·ΔW``, with ``g`` the gradient without the penalty and ``ΔW`` the whole step; when the task ends,
+    ``Ω ← max(0, Ω + ω / ((W - W*)² + xi))``. The maximum is taken from the authors' code. ``c`` and ``xi`` are those of
+    the public benchmark code on CIFAR-10. New columns have no importance yet, and ``W*`` is their initial value.
 
-    Departure: the penalty is stepped implicitly, as in ``oewc``.
+    Departure: the step of the penalty is implicit, as in ``oewc``.
 
     References
     ----------
@@ -43,7 +43,7 @@ class SI(DescentHead, name="si", card=Card("related", old_scores="move", keeps="
     xi: float = param(1.0, "damping of the importance of a weight that hardly moved", above=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "importance_": array("classes", "width", at_least=0, help="how much each weight lowered the loss so far")
+        "importance_": array("classes", "width", at_least=0, help="importance of each weight")
     }
 
     def _learn(self, task: Task) -> None:

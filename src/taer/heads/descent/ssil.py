@@ -13,14 +13,14 @@ from taer.heads.params import param
 
 
 class SSIL(MemoryHead, name="ssil", card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no")):
-    """SS-IL: new and old classes in separate softmaxes, and distillation task by task.
+    """SS-IL: separate softmaxes for new and old classes, and separate distillation for each earlier task.
 
     On n current and replayed samples together::
 
         1/n [ Σ current CE over Y_t  +  Σ replay CE over old classes ]  +  T²/n Σ_x Σ_u KL_u(before || now)
 
-    with T = 2 and one KL term per earlier task u. Four current samples go with one replayed, and the learning
-    rate of task t is ``lr / t``, as in the public code. Departures: plain SGD, neither momentum nor weight decay.
+    with T = 2 and one KL term per earlier task u. A batch has four current samples per replayed one, and the learning
+    rate of task t is ``lr / t``, as in the public code. Departures: plain SGD, without momentum and weight decay.
 
     References
     ----------

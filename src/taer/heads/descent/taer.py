@@ -18,20 +18,20 @@ from taer.rows import row_chunks
 class TaER(MemoryHead, name="taer", card=Card("paper", old_scores="never", keeps="exemplars", forgets="no")):
     """Task-aware experience replay: only the columns of the current task move.
 
-    With ``a`` old classes among ``b`` seen so far, task t solves over its own columns ``W_t`` alone::
+    With ``a`` old classes among ``b`` seen so far, task t minimizes over its own columns ``W_t`` alone::
 
         (1 - λ) · mean over D_t of CE  +  λ · mean over the memory of CE,      λ = a / b
 
     where CE is the cross-entropy of the softmax over all ``b`` classes. Old columns never move, so the score of an
     old class for a sample never changes, bit for bit. For the same reason the old columns enter the softmax as one
-    more column, "old", whose score for a sample is the constant ``log Σ exp`` of theirs: a step costs the same
-    however many there are. The gradient needs of a memory sample only that it is old, not its label.
+    more class, "old", whose score for a sample is the constant ``log Σ exp`` of theirs. So a step costs the same
+    for any number of old classes. The gradient of a memory sample does not depend on its label, only on being old.
 
-    A class that returns is current again: its column may move, its memory samples sit out of the replay, and
-    all others stay as they are.
+    A known class with samples in a later task is current again: its column may move, and its memory samples are not
+    replayed. All other columns stay as they are.
 
-    Departures from the paper: features are standardized by the first task and columns start at the normalized class
-    mean unless told otherwise; ``standardize="none", init="zero"`` is the paper's form.
+    Departures from the paper: by default features are standardized with the first task, and columns start at the
+    normalized class mean; ``standardize="none", init="zero"`` is the paper's form.
 
     References
     ----------
@@ -71,7 +71,7 @@ class TaER(MemoryHead, name="taer", card=Card("paper", old_scores="never", keeps
 
 
 def _entropy_among(head: MemoryHead, X: Any, classes: np.ndarray) -> np.ndarray:
-    """Of each row, the entropy of the probabilities among some classes."""
+    """The entropy of the probabilities among some classes, for each row."""
     found = np.empty(len(X), head.dtype_)
     for rows in row_chunks(X, width=max(X.shape[1], len(classes))):
         found[rows] = entr(softmax(head._scores(X[rows], classes), axis=1)).sum(axis=1)
@@ -79,7 +79,7 @@ def _entropy_among(head: MemoryHead, X: Any, classes: np.ndarray) -> np.ndarray:
 
 
 def detached_constants(head: MemoryHead, task: Task) -> Any:
-    """Of rows and their classes: the column of each among the current ones, and the score of the one column "old"."""
+    """Constants of rows: the column of their class among the current ones, and the score of the class "old"."""
     column = np.full(task.n_classes, len(task.current))  # old classes share the column after the current ones
     column[task.current] = np.arange(len(task.current))
 

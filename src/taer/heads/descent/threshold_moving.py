@@ -24,16 +24,16 @@ class ThresholdMoving(
     name="threshold-moving",
     card=Card("related", old_scores="move", keeps="exemplars", forgets="no", few_shot=False),
 ):
-    """Threshold moving: distillation, then probabilities divided by how much of each class was taught.
+    """Threshold moving: distillation, then probabilities divided by the sum of the targets of each class.
 
     ``CE + alpha · T² · KL(softmax(before / T) || softmax(now / T))`` on ``D_t ∪ M`` with T = 2. The old outputs are
-    targets for all classes, zero for those of the task that are new, so the distillation favors old classes. The
-    answer is the largest ``p_c / S_c``, with ``S_c`` the sum of the targets that class c had in this task:
-    ``Σ_x onehot_c + alpha · T² · softmax(before / T)_c``. The division is an offset ``-log S_c`` of the scores and has
-    no part in the training. A class with less than one sample in all counts as having one.
+    targets for all classes, with zeros for new classes, so the distillation favors old classes. The predicted class has
+    the largest ``p_c / S_c``, with ``S_c`` the sum of the targets of class c in this task:
+    ``Σ_x onehot_c + alpha · T² · softmax(before / T)_c``, at least 1. The division is an offset ``-log S_c`` of the
+    scores, which is not used in training.
 
-    Departure: in the authors' code the head has outputs for all classes from the start, so the old output for a class
-    that is not yet known is small instead of zero.
+    Departure: in the authors' code the head has outputs for all classes from the start, so the old output for an unknown
+    class is small instead of zero.
 
     References
     ----------
@@ -48,11 +48,11 @@ class ThresholdMoving(
     array([0, 1, 2])
     """
 
-    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
+    memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
     alpha: float = param(1.0, "weight of the distillation", at_least=0)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "counts_": array("classes", types=("int64",), at_least=1, help="samples learned of each class")
+        "counts_": array("classes", types=("int64",), at_least=1, help="number of samples learned per class")
     }
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:

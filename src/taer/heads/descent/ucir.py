@@ -23,16 +23,16 @@ class UCIR(
     name="ucir",
     card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
 ):
-    """UCIR: a cosine classifier with a learned scale; old columns rest, new ones are imprinted.
+    """UCIR: a cosine classifier with a learned scale; old columns are frozen, new ones are imprinted.
 
     On ``D_t ∪ M``::
 
         CE of eta · cos(h, w_c)  +  mean over replayed x and its k nearest new classes of
                                     max(0, 1/2 - cos(h, w_y) + cos(h, w_new))
 
-    New columns start at the mean of their class, at the mean length of old columns; those of the first task are
-    random. The paper's third term keeps the feature of each image where it was: with a frozen extractor it is
-    zero, and so is not computed. ``eta`` goes on learning, so scores of old classes change by a common factor.
+    New columns start at the mean of their class, scaled to the mean length of old columns; those of the first task are
+    random. The paper's third term keeps the feature of each image unchanged: with a frozen backbone it is zero, so it
+    is not computed. ``eta`` is trained in every task, so scores of old classes change by a common factor.
 
     References
     ----------
@@ -47,10 +47,10 @@ class UCIR(
     array([0, 1, 2])
     """
 
-    memory: str = param("herding", "which samples are kept; fixed by the first task", options=tuple(POLICIES))
-    momentum: float = param(0.9, "momentum of the descent", at_least=0)
-    weight_decay: float = param(5e-4, "decay of new columns and of the scale", at_least=0)
-    k: int | None = param(None, "new classes that a replayed sample is kept away from; None for 2, or all if fewer")
+    memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
+    momentum: float = param(0.9, "momentum of SGD", at_least=0)
+    weight_decay: float = param(5e-4, "weight decay of new columns and of the scale", at_least=0)
+    k: int | None = param(None, "new classes in the margin loss of a replayed sample; None for 2, or all if fewer")
 
     fitted: ClassVar[dict[str, Fitted]] = {"eta_": number(help="the learned scale of the cosines")}
     init: ClassVar[str] = "imprinted"  # type: ignore[misc]  # so neither is a parameter here
@@ -80,7 +80,7 @@ class UCIR(
         return rows
 
     def _train(self, rows: np.ndarray, eta: float, task: Task) -> float:
-        """Move the current rows in place; returns the scale."""
+        """Train the current columns in place; returns the scale."""
         moving, plan, loop = task.current, Plan(self._union(task), cross_entropy), self._loop()
         is_old = np.isin(np.arange(task.n_classes), task.old)
         unit, own = unit_rows(rows), rows[moving]

@@ -18,7 +18,7 @@ def router(service: Service) -> APIRouter:
 
     @router.get("/classes")
     def classes() -> schemas.Classes:
-        """All classes in the order they were learned, and what waits to be learned."""
+        """All classes in order of learning, and the number of waiting examples."""
         backbone = service.backbone
         return schemas.Classes(
             version=service.serving.version,
@@ -36,17 +36,17 @@ def router(service: Service) -> APIRouter:
         openapi_extra=described(LabelRequest),
     )
     def rename(label: str, request: Annotated[LabelRequest, Depends(body(LabelRequest))]) -> schemas.VersionEntry:
-        """Give a class another name: a new version, in which nothing else changes."""
+        """Rename a class: a new version, in which nothing else changes."""
         return entry(service.rename(label, request.label))
 
     @router.delete("/classes/{label:path}", tags=["correct"], responses=problems(404, 409, 503), dependencies=TOKEN)
     def forget(label: str) -> schemas.VersionEntry:
-        """Forget a class with its examples: a new version. Going back to an earlier one brings it back."""
+        """Forget a class and its examples: a new version. A rollback to an earlier version restores it."""
         return entry(service.forget(label))
 
     @router.get("/confusion")
     def confusion() -> schemas.Confusion:
-        """Which class is taken for which, on the examples held back, for the version that answers."""
+        """The confusion matrix of the current version on the held-out examples."""
         serving = service.serving
         order = [label for label, _ in serving.classes]
         cells = service.version(serving.version).report["confusion"] if serving.version else []

@@ -1,4 +1,4 @@
-"""What the endpoints share."""
+"""Code that the endpoints share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from taer.serve import schemas
 from taer.serve.service import Service
 from taer.serve.store import Version
 
-# For the description; the gate looks at the token before anything is read.
+# Only for the API description; the gate checks the token before the body is read.
 TOKEN = [Depends(HTTPBearer(auto_error=False, description="The token that taer serve shows when it starts."))]
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """Answers that are a sentence."""
+    """Descriptions of error responses."""
     return {code: {"model": schemas.Problem} for code in (400, 401, 413, 422, *codes)}
 
 

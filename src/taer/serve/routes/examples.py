@@ -25,13 +25,13 @@ def router(service: Service) -> APIRouter:
 
     @router.post("/examples", **writing, openapi_extra=described(ExamplesRequest))
     def add(request: Annotated[ExamplesRequest, Depends(body(ExamplesRequest))]) -> schemas.Added:
-        """Add labelled examples of a class; they are on disk when this answers."""
+        """Add labeled examples of a class; they are on disk when this answers."""
         ids = service.add_examples(request.label, *with_sources(request, service.backbone, service.width))
         return schemas.Added(ids=ids, waiting=service.n_pending)
 
     @router.delete("/examples", **writing)
     def discard() -> schemas.Discarded:
-        """Delete the examples that wait to be learned."""
+        """Delete the waiting examples."""
         return schemas.Discarded(discarded=service.discard_pending())
 
     @router.get("/examples")
@@ -40,7 +40,7 @@ def router(service: Service) -> APIRouter:
         after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Only those with higher numbers.")] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> schemas.Examples:
-        """Examples that wait, and those of the version that answers."""
+        """The waiting examples, and those of the current version."""
         found = service.store.examples(service.serving.version, label, after, limit + 1)
         return schemas.Examples(
             examples=[schemas.ExampleEntry(**_fields(example)) for example in found[:limit]],
@@ -49,7 +49,7 @@ def router(service: Service) -> APIRouter:
 
     @router.get("/examples/{number}", responses=problems(404))
     def one(number: Id) -> schemas.OneExample:
-        """One example with its vector, and the text or a small copy of the image that it came as."""
+        """One example with its vector, and its text or a small copy of its image."""
         example = service.example(number)
         image = base64.b64encode(example.source).decode() if isinstance(example.source, bytes) else None
         return schemas.OneExample(**_fields(example), vector=example.x.tolist(), image=image)
@@ -58,23 +58,22 @@ def router(service: Service) -> APIRouter:
     def relabel(number: Id, request: Annotated[LabelRequest, Depends(body(LabelRequest))]) -> schemas.Corrected:
         """Correct the label of an example.
 
-        What was learned from it is taken back and learned under the right label: a new version. Refused (409) by heads
-        that cannot take a sample back.
+        It is unlearned, and learned with the right label: a new version. Heads that cannot unlearn a sample refuse (409).
         """
         version = service.correct(number, request.label)
         return schemas.Corrected(version=version.version if version else None)
 
     @router.delete("/examples/{number}", tags=["correct"], **writing)
     def delete(number: Id) -> schemas.Corrected:
-        """Take an example back: a new version that has not learned from it; earlier versions keep it."""
+        """Remove an example: a new version that has not learned from it; earlier versions keep it."""
         version = service.correct(number, None)
         return schemas.Corrected(version=version.version if version else None)
 
     @router.post("/purge", tags=["correct"], **writing, openapi_extra=described(PurgeRequest))
     def purge(request: Annotated[PurgeRequest, Depends(body(PurgeRequest))]) -> schemas.Purged:
-        """Delete examples for good, with every version that was learned from them. There is no way back.
+        """Delete examples permanently, with every version that was learned from them.
 
-        What the current version had learned besides waits again; POST /learn teaches it.
+        The other examples of the current version wait again; POST /learn teaches them.
         """
         purged = service.purge(request.ids)
         return schemas.Purged(

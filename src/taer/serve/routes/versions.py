@@ -17,10 +17,10 @@ def router(service: Service, counters: Counters) -> APIRouter:
 
     @router.post("/learn", responses=problems(409, 503), dependencies=TOKEN)
     def learn() -> schemas.VersionEntry:
-        """Learn all waiting examples as one task: a new version, which answers from then on.
+        """Learn all waiting examples as one task: a new version, which becomes the current one.
 
-        Every fourth example of a class is held back to measure on. One task is learned at a time; a second request
-        meanwhile is told so (409).
+        Every fourth example of a class is held out to measure the accuracy. One task is learned at a time; another
+        request meanwhile gets 409.
         """
         version = service.learn()
         counters.tasks.inc()
@@ -28,12 +28,12 @@ def router(service: Service, counters: Counters) -> APIRouter:
 
     @router.get("/history")
     def versions() -> schemas.History:
-        """Every version: what it learned, how well it does on examples held back, what it changed."""
+        """All versions: what each learned, its accuracy on held-out examples, and what it changed."""
         return history(service)
 
     @router.post("/rollback/{version}", responses=problems(404, 409, 503), dependencies=TOKEN)
     def rollback(version: Annotated[int, Path(ge=0, le=2**31)]) -> schemas.History:
-        """Answer from another version, earlier or later; 0 is the empty one. Nothing is deleted."""
+        """Switch to another version, earlier or later; 0 is the empty one. Nothing is deleted."""
         service.go_to(version)
         return history(service)
 

@@ -21,7 +21,7 @@ def router(service: Service, counters: Counters) -> APIRouter:
 
     @router.get("/drift")
     def drift(hours: Annotated[int, Query(ge=1, le=24 * 366)] = 24) -> schemas.Drift:
-        """How many of the answers of the last hours were unknown."""
+        """The number of unknown answers in each of the last hours."""
         found = service.drift.hours(hours)
         answered, unknown = sum(hour.answered for hour in found), sum(hour.unknown for hour in found)
         return schemas.Drift(
@@ -34,7 +34,7 @@ def router(service: Service, counters: Counters) -> APIRouter:
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     def metrics() -> Response:
-        """Counters in Prometheus' text format."""
+        """Counters in the text format of Prometheus."""
         return Response(generate_latest(counters.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -1,4 +1,4 @@
-"""A factor analyser of its own for each class."""
+"""One factor analyzer per class."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
 
-_LEAST = 1e-3  # of the mean variance: the least noise of a feature, below which EM of few samples would drive it
+_LEAST = 1e-3  # smallest noise variance of a feature, relative to the mean; EM on few samples would go below
 
 
-class FactorAnalyser(
+class FactorAnalyzer(
     ClosedFormHead,
-    name="factor-analyser",
+    name="factor-analyzer",
     card=Card("frozen", "never", "statistics", forgets="yes", linear=False, exports=False, few_shot=False),
 ):
-    """Factor analysers: a generative classifier whose density per class has a few directions and noise per feature.
+    """Factor analyzers: a generative classifier with a few directions and noise per feature for each class.
 
     The score of class c is ``log N(x; μ_c, L_c L_cᵀ + D_c)`` with ``factors`` columns in ``L_c`` and a diagonal ``D_c``,
-    both fitted to the covariance of the class by ``iterations`` steps of EM. The published classifier has a variational
-    autoencoder for each class; one with a linear decoder and Gaussian noise is a factor analyser, whose density needs no
-    sampling. Each class is learned alone, so old scores never move. Keeps a covariance per class.
+    both fitted to the covariance of the class by ``iterations`` steps of EM. The published classifier has one variational
+    autoencoder per class. With a linear decoder and Gaussian noise this is a factor analyzer, whose density needs no
+    sampling. Each class is learned alone, so old scores never move. Stores one covariance per class.
 
-    Departures: a linear model for each class; its covariance is shrunk towards its mean variance first.
+    Departures: a linear model per class, whose covariance is first shrunk towards its mean variance.
 
     References
     ----------
@@ -42,20 +42,20 @@ class FactorAnalyser(
     >>> import numpy as np, taer
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(90, 4)) + np.repeat(np.eye(3, 4) * 6, 30, axis=0), np.repeat([0, 1, 2], 30)
-    >>> head = taer.FactorAnalyser(factors=2).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    >>> head = taer.FactorAnalyzer(factors=2).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
     >>> head.score(X, y)
     1.0
     """
 
     normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
-    factors: int = param(8, "directions of each class, at most the number of features", at_least=1)
-    iterations: int = param(30, "steps of EM", at_least=1)
+    factors: int = param(8, "directions per class, at most the number of features", at_least=1)
+    iterations: int = param(30, "number of EM steps", at_least=1)
     shrinkage: float = param(0.1, "fraction of the mean variance mixed into each covariance", at_least=0, at_most=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "precisions_": array("classes", "width", at_least=0, help="inverse noise of each feature"),
+        "precisions_": array("classes", "width", at_least=0, help="inverse noise variance of each feature"),
         "factors_": array(
-            "classes", "factors", "width", help="directions of each class, at the length of their part"
+            "classes", "factors", "width", help="directions of each class, scaled for its log-density"
         ),
         "along_": array("classes", "factors", help="mean of each class along its directions"),
     }
@@ -94,7 +94,7 @@ class FactorAnalyser(
 
 
 def factor_analysis(covariance: np.ndarray, rank: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:
-    """``L, d`` with ``L Lᵀ + diag(d)`` near a covariance: EM from its leading directions."""
+    """``L, d`` with ``L Lᵀ + diag(d)`` close to a covariance, by EM from its leading directions."""
     width, variances = len(covariance), np.diag(covariance)
     spectrum, vectors = eigh(covariance, subset_by_index=(width - rank, width - 1), check_finite=False)
     rest = (variances.sum() - spectrum.sum()) / max(1, width - rank)
@@ -102,7 +102,7 @@ def factor_analysis(covariance: np.ndarray, rank: int, iterations: int) -> tuple
     noise = np.maximum(variances - np.square(loadings).sum(axis=1), least)
     for _ in range(iterations):
         scaled = (loadings / noise[:, None]).T
-        posterior = np.linalg.solve(np.eye(rank) + scaled @ loadings, scaled)  # of the factors, given a sample
+        posterior = np.linalg.solve(np.eye(rank) + scaled @ loadings, scaled)  # mean of the factors, given a sample
         cross = covariance @ posterior.T
         second = np.eye(rank) - posterior @ loadings + posterior @ cross
         loadings = np.linalg.solve(second, cross.T).T
