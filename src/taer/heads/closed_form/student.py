@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from taer.heads.closed_form.predictive import (
     Summary,
     heights_of,
     log_densities,
+    merged,
     predictive,
     summarize,
 )
@@ -27,6 +29,7 @@ from taer.heads.unknowns import ENOUGH
 
 DIRECTIONS = 16  # of the covariance of a class that enter its scores
 _AT_ONCE = 1 << 22  # values of directions that are looked at in one go
+_FOLDS = 4  # in which samples of a class are tried; up to twice as many samples are left out one by one
 _RIVALS = 1 << 10  # scores of all classes that are looked at for the novelty of the samples of one
 _FEW = 1 / 8  # of the classes: rows with fewer share too few of them to be asked together
 _TIES = 1e-5  # relative: scores as close as that may be equal in the type of the head
@@ -104,24 +107,28 @@ class StudentHead(Head):
         )
         arrays["most_"][label] = density.most
 
-    def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
-        """Write how each half of the samples looks to a class that has seen only the other half, and to all classes."""
-        if len(X) < 2:
+    def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray, before: Summary | None) -> None:
+        """Write how samples look to a class that has seen ``before`` and the others, and to all classes."""
+        prior, space = self.prior_, self.prior_(self.embedding_(X))
+        folds = np.arange(len(space)) % (_FOLDS if len(space) > 2 * _FOLDS else 2 * _FOLDS)
+        if before is None and len(space) < 2:
             return
-        prior, misfits, novelties = self.prior_, [], []
-        space = prior(self.embedding_(X))
-        asked = max(_RIVALS // len(self.counts_), 1)  # rows: among many classes a few of each are enough
-        for seen, held in ((space[::2], space[1::2]), (space[1::2], space[::2])):
-            density = predictive(summarize(seen, DIRECTIONS), prior.nu, prior.psi, DIRECTIONS)
-            own, unseen = log_densities(held, [density, self._unseen()]).T
-            own = own + prior.offset(len(seen))
-            misfits.append(unseen - own)
-            novelties.append(unseen[:asked] - self._best_of(held[:asked], own[:asked], label))
-        before = arrays["tried_"][label]
-        for name, values in (("own_misfits_", misfits), ("novelties_", novelties)):
-            sketch = sketched(np.concatenate(values))
-            arrays[name][label] = mixed(arrays[name][label], before, sketch, len(X)) if before else sketch
-        arrays["tried_"][label] = before + len(X)
+        own, unseen = np.empty(len(space)), log_densities(space, [self._unseen()])[:, 0]
+        for fold in np.unique(folds):
+            held = folds == fold
+            seen = [] if before is None else [before]
+            if not held.all():
+                seen.append(summarize(space[~held], DIRECTIONS, quick=True))
+            known = reduce(lambda one, other: merged(one, other, DIRECTIONS), seen)
+            density = predictive(known, prior.nu, prior.psi, DIRECTIONS)
+            own[held] = log_densities(space[held], [density])[:, 0] + prior.offset(known.n)
+        asked = max(2 * _RIVALS // len(self.counts_), 2)  # rows: among many classes a few of each are enough
+        novelties = unseen[:asked] - self._best_of(space[:asked], own[:asked], label)
+        tried = arrays["tried_"][label]
+        for name, values in (("own_misfits_", unseen - own), ("novelties_", novelties)):
+            sketch = sketched(values)
+            arrays[name][label] = mixed(arrays[name][label], tried, sketch, len(X)) if tried else sketch
+        arrays["tried_"][label] = tried + len(X)
 
     def _best_of(self, space: np.ndarray, own: np.ndarray, label: int) -> np.ndarray:
         """The highest score of each row among all classes, given that of one of them."""
@@ -148,15 +155,16 @@ class StudentHead(Head):
 
     def _class_limits(self, fraction: float) -> np.ndarray:
         """What a fraction of the kept misfits of each class lies below; classes of few samples share theirs."""
-        # As in conformal prediction: of n samples and a new one, the new one is as likely the largest as any other.
-        levels = np.minimum(1, fraction * (1 + 1 / np.maximum(self.tried_, 1)))
+        levels = _levels(fraction, np.maximum(self.tried_, 1))
         pairs = zip(self.own_misfits_, levels, strict=True)
         own = np.array([pooled_quantile(each, np.ones(SIZE), level) for each, level in pairs])
         many, tried = self.tried_ >= ENOUGH, self.tried_ > 0
         few = tried & ~many if (tried & ~many).any() else tried
         if not few.any():
             raise ValueError("no class has two samples yet, so calibrate(X, y) with held-out samples comes first")
-        shared = pooled_quantile(self.own_misfits_[few].ravel(), np.repeat(self.tried_[few], SIZE), fraction)
+        counts = self.tried_[few]
+        level = _levels(fraction, counts.sum())
+        shared = pooled_quantile(self.own_misfits_[few].ravel(), np.repeat(counts, SIZE), level)
         return np.where(many, own, shared)
 
     def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
@@ -288,3 +296,8 @@ class StudentHead(Head):
         ratio = graph.add("Div", graph.add("Relu", graph.cast(distances, np.float32)), np.array(width, np.float32))
         logs = graph.cast(graph.add("Log", graph.add("Add", ratio, np.array(1, np.float32))), np.float64)
         return str(graph.add("Sub", self.heights_[numbers], graph.add("Mul", logs, np.array(float(width)))))
+
+
+def _levels(fraction: Any, counts: Any) -> Any:
+    """As in conformal prediction: of n samples and a new one, the new one is as likely the largest as any other."""
+    return np.minimum(1, fraction * (1 + 1 / counts))
