@@ -15,8 +15,11 @@ export function make(tag, properties = {}, ...children) {
 
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
-// Long names break after the signs that join their words.
-const named = (text) => text.split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part]));
+// A long name goes to a line of its own; one that is longer still breaks after the signs that join its words.
+const named = (text) => text.split(/(\s+)/).map((word) => {
+  const [first, ...others] = word.split(/(?<=[_/.-])(?=.)/);
+  return others.length ? make("span", { className: "name" }, first, ...others.flatMap((part) => [make("wbr"), part])) : word;
+});
 const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
 
 export const took = (seconds) => (seconds < 0.01 ? "under 0.01\u00a0s" : `${seconds.toFixed(2)}\u00a0s`);
