@@ -1,6 +1,6 @@
-"""Whether ridge should weigh classes or samples alike, decided on training data alone (docs/beyond.md).
+"""Whether a head should weigh classes or samples alike, decided on training data alone (docs/beyond.md).
 
-    python benchmarks/class_weights.py --features DIR
+    python benchmarks/class_weights.py --features DIR [--methods ridge,joint,taer]
 
 A fifth of the training samples is held out. Of the rest, half of the classes keep all samples, and the other half all or
 only 5. DIR holds feature files; every one of them is used.
@@ -20,7 +20,7 @@ DRAWS = 3
 
 
 def accuracies(
-    data: FeatureSet, shots: int | None, class_weight: str | None, seed: int
+    data: FeatureSet, method: str, shots: int | None, class_weight: str | None, seed: int
 ) -> tuple[float, float, float]:
     """On all held-out samples, on those of the full classes, on those of the others."""
     rng, y = np.random.default_rng(seed), np.asarray(data.train_y)
@@ -28,7 +28,10 @@ def accuracies(
     full = rng.permutation(len(data.classes))[: len(data.classes) // 2]
     members = [np.flatnonzero(~held & (y == c))[: None if c in full else shots] for c in range(len(data.classes))]
     rows = np.concatenate(members)
-    head = taer.Ridge(class_weight=class_weight).partial_fit(data.train_x[rows], y[rows])
+    head = taer.make_head(method, random_state=seed)
+    if "class_weight" in head.get_params():
+        head.set_params(class_weight=class_weight)
+    head.partial_fit(data.train_x[rows], y[rows])
     right, of_full = head.predict(data.train_x[held]) == y[held], np.isin(y[held], full)
     return float(right.mean()), float(right[of_full].mean()), float(right[~of_full].mean())
 
@@ -36,15 +39,20 @@ def accuracies(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, required=True)
-    print("| features | samples of the other half | class_weight | all | full half | other half |")
-    print("| --- | --- | --- | ---: | ---: | ---: |")
-    for path in sorted(parser.parse_args().features.glob("*.safetensors")):
+    parser.add_argument("--methods", default="ridge")
+    options = parser.parse_args()
+    print("| features | head | samples of the other half | class_weight | all | full half | other half |")
+    print("| --- | --- | --- | --- | ---: | ---: | ---: |")
+    for path in sorted(options.features.glob("*.safetensors")):
         data = load_features(path)
-        for shots in (None, 5):
-            for weight in (None, "balanced"):
-                found = 100 * np.mean([accuracies(data, shots, weight, seed) for seed in range(DRAWS)], axis=0)
-                cells = " | ".join(f"{value:.1f}" for value in found)
-                print(f"| {path.stem} | {shots or 'all'} | {weight} | {cells} |", flush=True)
+        for method in options.methods.split(","):
+            for shots in (None, 5):
+                for weight in (
+                    (None, "balanced") if "class_weight" in taer.make_head(method).get_params() else ("",)
+                ):
+                    draws = [accuracies(data, method, shots, weight, seed) for seed in range(DRAWS)]
+                    cells = " | ".join(f"{value:.1f}" for value in 100 * np.mean(draws, axis=0))
+                    print(f"| {path.stem} | {method} | {shots or 'all'} | {weight} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

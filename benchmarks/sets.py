@@ -2,8 +2,8 @@
 
     python benchmarks/sets.py FILE...
 
-Half of the classes are the first task; the others come in five tasks, with all samples or five of each. Every fourth
-test sample is asked.
+Half of the classes are the first task; the others come in five tasks, with all samples or five of each. Samples asked
+are drawn at random from training and test part together, or are the test part.
 """
 
 from __future__ import annotations
@@ -15,29 +15,38 @@ import numpy as np
 import taer
 
 
-def measured(data: taer.FeatureSet, shots: int | None, coverage: float) -> str:
-    X, y, half = data.train_x, np.asarray(data.train_y), len(data.classes) // 2
-    first = np.flatnonzero(y < half)
-    head = taer.Bayes(random_state=0).partial_fit(X[first], y[first])
-    for task in np.array_split(np.arange(half, len(data.classes)), 5):
-        rows = np.concatenate([np.flatnonzero(y == label)[:shots] for label in task])
+def measured(data: taer.FeatureSet, at_random: bool, shots: int | None) -> list[str]:
+    X, y = np.concatenate([data.train_x, data.test_x]), np.concatenate([data.train_y, data.test_y])
+    order = np.random.default_rng(0).permutation(len(y)) if at_random else np.arange(len(y))
+    learned, asked = np.split(order, [len(data.train_y)])
+    half = len(data.classes) // 2
+    tasks = [np.arange(half), *np.array_split(np.arange(half, len(data.classes)), 5)]
+    head = taer.Bayes(random_state=0)
+    for number, task in enumerate(tasks):
+        members = [learned[y[learned] == label] for label in task]
+        rows = np.concatenate([each[: shots if number else None] for each in members])
         head.partial_fit(X[rows], y[rows])
-    sets, truth = head.predict_set(data.test_x[::4], coverage), data.test_y[::4]
-    inside = np.array([label in each for label, each in zip(truth, sets, strict=True)])
-    size = np.mean([len(each) for each in sets])
-    parts = " | ".join(f"{100 * part.mean():.1f}" for part in (inside, inside[truth < half], inside[truth >= half]))
-    return f"{parts} | {size:.1f}"
+    found, truth = [], y[asked]
+    for coverage in (0.8, 0.9):
+        sets = head.predict_set(X[asked], coverage)
+        inside = np.array([label in each for label, each in zip(truth, sets, strict=True)])
+        parts = [f"{100 * part.mean():.1f}" for part in (inside, inside[truth < half], inside[truth >= half])]
+        found.append(" | ".join([f"{100 * coverage:.0f}", *parts, f"{np.mean([len(each) for each in sets]):.1f}"]))
+    return found
 
 
 def main() -> None:
-    print("| features | samples of a new class | asked | covered | first task | later | classes in a set |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    print(
+        "| features | asked | samples of a new class | coverage | covered | first task | later | classes in a set |"
+    )
+    print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for file in [None, *sys.argv[1:]]:
         data = taer.load_features(file)
-        for shots in (None, 5):
-            for coverage in (0.8, 0.9):
-                found = measured(data, shots, coverage)
-                print(f"| {data.name} | {shots or 'all'} | {100 * coverage:.0f} | {found} |", flush=True)
+        for at_random in (True, False):
+            for shots in (None, 5):
+                for row in measured(data, at_random, shots):
+                    asked = "at random" if at_random else "the test part"
+                    print(f"| {data.name} | {asked} | {shots or 'all'} | {row} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,34 @@ def test_pages_run_as_written(page, tmp_path, monkeypatch):
         exec(code, space)
 
 
+@pytest.mark.system
+@pytest.mark.parametrize(
+    "page",
+    [
+        "corrections",
+        "unknowns",
+        *(pytest.param(page, marks=pytest.mark.slow) for page in ("predicting", "serving")),
+    ],
+)
+def test_commands_of_pages_run_as_written(page, tmp_path):
+    """All of them in one shell, except those that install something or serve until they are stopped."""
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(), re.S)
+    commands = re.sub(r"^(pip |taer serve .*[^&]$).*", "", "".join(blocks), flags=re.M)
+    environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    shown = {
+        "corrections": "both.safetensors",
+        "unknowns": "accuracy on the others",
+        "predicting": "lost card\nlost card\ntransfer\n",
+        "serving": "400 examples of 5 classes; 17 classes in all",
+    }
+    print(done.stdout)
+    assert shown[page] in done.stdout
+
+
 def test_the_walks_of_contributing_lead_somewhere():
     """Each `file:function` exists."""
     steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (ROOT / "CONTRIBUTING.md").read_text())

@@ -400,7 +400,7 @@ def test_minilm_agrees_with_sentence_transformers():
 
 def test_onnx_file(tiny_onnx, pictures):
     backbone = find_backbone(str(tiny_onnx), "image")
-    assert backbone.preprocess.startswith("decode 2, resize 18 bilinear, crop 16 × 16, mean 0.485 0.456 0.406")
+    assert backbone.preprocess.startswith("decode 3, resize 18 bilinear, crop 16 × 16, mean 0.485 0.456 0.406")
     features = backbone.load()([backbone.prepare(picture) for picture in pictures])
     assert features.shape == (3, 5)
 
@@ -416,7 +416,7 @@ def test_onnx_file_with_its_own_preprocessing(tiny_onnx, tmp_path):
     settings = {"image_processor_type": "ViTImageProcessor", "size": {"height": 16, "width": 16}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     backbone = find_backbone(str(tmp_path / "model.onnx"), "image")
-    assert backbone.preprocess.startswith("decode 2, resize 16 × 16 bilinear, crop 16 × 16, mean 0.5 0.5 0.5")
+    assert backbone.preprocess.startswith("decode 3, resize 16 × 16 bilinear, crop 16 × 16, mean 0.5 0.5 0.5")
 
 
 def test_onnx_file_that_is_none(tmp_path):

@@ -90,6 +90,13 @@ def test_what_is_transparent_is_white(name):
         assert pixels[15, 15].tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "PPM"])
+def test_sixteen_bits_of_gray_are_scaled_to_eight(format):
+    image = Image.fromarray(np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16))
+    pixels = np.asarray(decode_image(encoded(image, format)))
+    np.testing.assert_array_equal(pixels[..., 0].ravel(), np.arange(256))
+
+
 def test_postscript_is_never_run(tmp_path, monkeypatch):
     """Pillow would run Ghostscript on it, whatever the name of the file."""
     ran = []
@@ -105,7 +112,7 @@ def test_postscript_is_never_run(tmp_path, monkeypatch):
 
 def test_the_header_says_which_decoder(drawings, tiny_onnx, tmp_path):
     features = taer.extract(drawings, str(tiny_onnx), tmp_path / "features.safetensors")
-    assert features.meta["preprocess"].startswith("decode 2, resize 18 bilinear, crop 16 × 16")
+    assert features.meta["preprocess"].startswith("decode 3, resize 18 bilinear, crop 16 × 16")
 
 
 @pytest.mark.parametrize("resample", ["bilinear", "bicubic"])

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 
 import taer
+from taer.heads.descent.loop import Loop
 from taer.statistics import ClassStatistics
 from tests.conftest import blobs, everyday, small_head
 
@@ -141,3 +142,39 @@ def test_metadata_routing_delivers_weights(name):
         assert found["test_score"].min() > 0.9
         scores = LogisticRegression().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         assert cross_validate(scores, X, y, params={"sample_weight": weight}, cv=3)["test_score"].min() > 0.9
+
+
+LEARNED_BY_SGD = [name for name in taer.HEADS if "last_batch" in taer.make_head(name).get_params()]
+
+
+@pytest.mark.parametrize("name", LEARNED_BY_SGD)
+def test_balanced_classes_are_equally_frequent_in_an_epoch(name, tasks, monkeypatch):
+    drawn, choice = [], Loop._order
+
+    def watched(loop, samples):
+        order = choice(loop, samples)
+        drawn.append(np.bincount(samples.constants["target"][order]))
+        return order
+
+    monkeypatch.setattr(Loop, "_order", watched)
+    X, y = blobs(2, 400)
+    rare = np.flatnonzero((y == 0) | (np.arange(len(y)) % 20 == 0))
+    small_head(name, random_state=0, class_weight="balanced").fit(X[rare], y[rare])
+    fractions = np.sum(drawn, axis=0) / np.sum(drawn)
+    np.testing.assert_allclose(fractions[:2], 0.5, atol=0.08)
+
+
+@pytest.mark.parametrize("name", ["taer", "joint", "er", "finetune-adapter"])
+def test_rare_classes_are_found_if_classes_are_balanced(name):
+    X, y = blobs(4, 400, width=6, spread=3.0)
+    test, rows = (
+        np.arange(len(y)) % 2 == 0,
+        np.flatnonzero((np.arange(len(y)) % 2) & ((y < 2) | (np.arange(len(y)) % 40 == 1))),
+    )
+    right = {
+        weight: taer.make_head(name, class_weight=weight, random_state=0).fit(X[rows], y[rows]).predict(X[test])
+        == y[test]
+        for weight in (None, "balanced")
+    }
+    rare = y[test] >= 2
+    assert right["balanced"][rare].mean() > right[None][rare].mean() + 0.05

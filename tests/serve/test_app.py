@@ -226,6 +226,11 @@ BAD = {
     "bomb": ("/predict", {"images": [bomb()]}, "81 megapixels (9000 × 9000)"),
     "no label": ("/examples", {"vectors": [[1.0] * 12]}, "label is missing"),
     "blank label": ("/examples", {"label": "  ", "vectors": [[1.0] * 12]}, "printable"),
+    "a label that is no address": (
+        "/examples",
+        {"label": "..", "vectors": [[1.0] * 12]},
+        "cannot be the name of a",
+    ),
     "invisible label": ("/examples", {"label": "a\u0000b", "vectors": [[1.0] * 12]}, "printable"),
     "half a character": ("/examples", b'{"label": "\\ud800", "vectors": [[1.0]]}', ""),
     "long label": ("/examples", {"label": "a" * 101, "vectors": [[1.0] * 12]}, "at most 100"),

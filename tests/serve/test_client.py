@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import taer
 import taer.client
 from taer.cli import main
 from taer.client import AsyncClient, Client, ServiceError
+from taer.features import save_features
 from taer.serve import schemas
+from tests.conftest import blobs
+from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import TOKEN, vectors
 
 
@@ -72,23 +76,74 @@ def test_without_waiting_in_line(serve, tmp_path):
     assert asyncio.run(ask()) == ["dark", "light"]
 
 
-def test_teach_many_texts_at_once(open_service, tmp_path, monkeypatch, capsys):
-    from tests.serve.backbones import Letters
+@pytest.fixture
+def teach(open_service, monkeypatch, capsys):
+    """``taer teach`` at a service in this process: its exit code, what it printed, and how often it sent examples."""
 
-    service = open_service(backbone=Letters())
-    monkeypatch.setattr("httpx2.Client", lambda **options: service)
-    monkeypatch.setattr(service, "close", lambda: None)
+    def run(backbone, examples):
+        service, sent = open_service(backbone=backbone), []
+        monkeypatch.setattr("httpx2.Client", lambda **options: service)
+        monkeypatch.setattr(service, "close", lambda: None)
+        request = service.request
+        monkeypatch.setattr(service, "request", lambda *what, **more: sent.append(what) or request(*what, **more))
+        with pytest.raises(SystemExit) as done:
+            main(["teach", "http://127.0.0.1", str(examples), "--token", TOKEN])
+        said = capsys.readouterr()
+        return done.value.code, said.out or said.err, sent.count(("POST", "examples")), service
+
+    return run
+
+
+def test_teach_many_texts_at_once(teach, tmp_path):
     table = tmp_path / "examples.csv"
     table.write_text("text,label\n" + "".join(f"a{'b' * (n % 3)},first\nf,last\n" for n in range(70)))
-    with pytest.raises(SystemExit) as done:
-        main(["teach", "http://127.0.0.1", str(table), "--token", TOKEN])
-    assert done.value.code == 0
-    assert capsys.readouterr().out == "version 1: 140 examples of 2 classes; 2 classes in all\n"
+    code, said, requests, _ = teach(Letters(), table)
+    assert (code, said) == (0, "version 1: 140 examples of 2 classes; 2 classes in all\n")
+    assert requests == 4
+
+
+def test_teach_a_folder_of_images(teach, tmp_path):
+    for label, colour in (("dark", "black"), ("light", "white")):
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for number in range(20):
+            Image.new("RGB", (20, 10), colour).save(tmp_path / f"images/{label}/{number}.png")
+    code, said, requests, service = teach(Pixels(), tmp_path / "images")
+    assert (code, said) == (0, "version 1: 40 examples of 2 classes; 2 classes in all\n")
+    assert requests == 4  # of 16 images or fewer
+    answer = service.post("/predict", json={"vectors": [[1.0] * 64]}).json()
+    assert answer["predictions"][0]["label"] == "light"
+
+
+def test_large_images_are_sent_one_by_one(teach, tmp_path):
+    (tmp_path / "photos" / "noise").mkdir(parents=True)
+    noise = np.random.default_rng(0).integers(0, 256, (1300, 1600, 3), np.uint8)
+    for number in range(2):  # 6 MB each, and a request takes 16 MiB with base64
+        Image.fromarray(noise).save(tmp_path / f"photos/noise/{number}.png", compress_level=0)
+    code, said, requests, _ = teach(Pixels(), tmp_path / "photos")
+    assert (code, said, requests) == (0, "version 1: 2 examples of 1 class; 1 class in all\n", 2)
+
+
+def test_teach_a_feature_file(teach, tmp_path):
+    X, y = blobs(3, 60)
+    save_features(taer.FeatureSet(X, y, X, y, ("a", "b", "c")), tmp_path / "blobs.safetensors")
+    code, said, _, service = teach(None, tmp_path / "blobs.safetensors")
+    assert (code, said) == (0, f"version 1: {len(X)} examples of 3 classes; 3 classes in all\n")
+    answer = service.post("/predict", json={"vectors": X[y == 1][:1].tolist()}).json()
+    assert answer["predictions"][0]["label"] == "b"
+
+
+def test_features_of_another_backbone_are_not_taught(teach, tmp_path):
+    X, y = blobs(3, 60)
+    features = taer.FeatureSet(X, y, X, y, ("a", "b", "c"), meta={"backbone": "resnet18", "weights": "sha256:0"})
+    save_features(features, tmp_path / "blobs.safetensors")
+    code, said, requests, _ = teach(Pixels(), tmp_path / "blobs.safetensors")
+    assert (code, requests) == (2, 0)
+    assert "features by resnet18, and the service has pixels" in said
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("question,label\na,b\n", "no column text"), ("text,label\n", "no rows"), (None, "cannot be read")],
+    [("question,label\na,b\n", "no column text"), ("text,label\n", "no rows"), (None, "no such file")],
 )
 def test_a_table_that_cannot_be_taught(tmp_path, capsys, content, words):
     table = tmp_path / "examples.csv"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import httpx2 as httpx
 import pytest
 
-import taer
+from taer.serve.store import Store
 from tests.serve.conftest import vectors
 
 
@@ -26,10 +26,12 @@ class Told:
     ids: set[int] = field(default_factory=set)
     versions: set[int] = field(default_factory=set)
     edits: dict[tuple[int, int], str | None] = field(default_factory=dict)  # by example and version: its label
+    refused: list[str] = field(default_factory=list)  # edits that should have been done
     asked: int = 0
     answered: int = 0
     last: float = 0.0  # when a version was last acknowledged
     learned: threading.Event = field(default_factory=threading.Event)
+    editing: threading.Event = field(default_factory=threading.Event)  # while an edit is not answered
 
 
 def stream(server, told, stop):
@@ -50,19 +52,30 @@ def stream(server, told, stop):
                     told.last = time.perf_counter()
                     told.versions.add(learned.json()["version"])
                     told.learned.set()
-                    edit(server, told, max(told.ids), str((label + 1) % 5) if number % 2 else None)
+                    edit(server, told, number)
         except (httpx.HTTPError, OSError, RuntimeError):
             return
 
 
-def edit(server, told, number, label):
-    """Correct an example that was just learned, or delete it."""
-    path = f"/examples/{number}"
-    answer = server.http.patch(path, json={"label": label}) if label else server.http.delete(path)
-    if answer.status_code == 200:
-        version = answer.json()["version"]
-        told.versions.add(version)
-        told.edits[number, version] = label
+def edit(server, told, number):
+    """Correct an example that was just learned, delete it, or rename its class."""
+    example, label = max(told.ids), number % 5
+    kind = ("relabel", "delete", "rename")[number // 3 % 3]
+    changed = {"relabel": str((label + 1) % 5), "delete": None, "rename": f"{label} until {example}"}[kind]
+    told.editing.set()
+    if kind == "delete":
+        answer = server.http.delete(f"/examples/{example}")
+    else:
+        path = f"/examples/{example}" if kind == "relabel" else f"/classes/{label}"
+        answer = server.http.patch(path, json={"label": changed})
+    if answer.status_code != 200:
+        told.refused.append(answer.text)
+        return
+    version = answer.json()["version"]
+    told.last = time.perf_counter()
+    told.versions.add(version)
+    told.edits[example, version] = changed
+    told.editing.clear()
 
 
 def contents(folder):
@@ -80,6 +93,7 @@ def contents(folder):
 
 def check(folder, server, told, every=False):
     known, current, stored = contents(folder)
+    assert not told.refused
     assert told.ids <= stored
     assert told.versions <= set(known)
     with closing(sqlite3.connect(folder / "taer.db")) as database:
@@ -91,8 +105,11 @@ def check(folder, server, told, every=False):
     assert {version for _, version in edits} <= set(known)
     assert current == max([0, *known])
     assert server.http.get("/health").json()["version"] == current
-    for version in known[0 if every else -3 :]:
-        assert taer.load(folder / "versions" / f"{version:06d}.safetensors").n_tasks_ >= 1
+    with closing(Store(folder)) as store:
+        for version in known[0 if every else -3 :]:  # each head has learned just what the database says
+            head, learned = store.load(version), store.learned(version)
+            found = {label: head.counts_[at] for at, (label, _) in enumerate(head.learning_order_)}
+            assert found == {label: used for label, (used, _) in learned.items() if used}
     if current:
         assert server.http.post("/predict", json={"vectors": vectors(0, 3)}).status_code == 200
 
@@ -114,16 +131,20 @@ def crash(serve, folder, times):
         check(folder, server, told)
         before, stop = set(versions.iterdir()), threading.Event()
         told.learned.clear()
+        told.editing.clear()
         client = threading.Thread(target=stream, args=(server, told, stop))
         client.start()
-        if number % 3 == 0:
+        if number % 4 == 0:
             wait_for_a_file(versions)
             time.sleep(
                 chance.choice((0, 0, chance.uniform(0, 0.03)))
             )  # while it is written, committed, answered for
-        elif number % 3 == 1:
+        elif number % 4 == 1:
             told.learned.wait(30)
             time.sleep(chance.uniform(0, 0.005))
+        elif number % 4 == 2:
+            told.editing.wait(30)
+            time.sleep(chance.uniform(0, 0.1))  # an edit takes about as long
         else:
             time.sleep(chance.uniform(0, 4))
         os.killpg(server.process.pid, signal.SIGKILL)
@@ -135,6 +156,7 @@ def crash(serve, folder, times):
         written = {int(file.stem) for file in new if file.stem.isdigit()}
         counted = set(contents(folder)[0])
         kills["task"] += told.asked > told.answered
+        kills["edit"] += told.editing.is_set()
         kills["saved"] += bool(written - counted) or any(file.name.startswith(".") for file in new)
         kills["committed"] += bool(written & counted - told.versions)
         kills["acknowledged"] += bool(written & told.versions) and killed - told.last < 0.05
@@ -142,17 +164,18 @@ def crash(serve, folder, times):
     check(folder, serve(folder), told, every=True)
     assert not list(versions.glob(".*")), "what a kill left half written was not removed"
     print(
-        f"{times} kills, {kills['task']} of them during a task: {kills['saved']} while its version was written, "
-        f"{kills['committed']} when it counted and was not acknowledged yet, {kills['acknowledged']} less than "
-        f"50 ms after it was acknowledged; {len(told.ids)} examples, {len(told.versions)} versions and "
-        f"{len(told.edits)} corrections were acknowledged, and none was lost"
+        f"{times} kills, {kills['task']} of them during a task and {kills['edit']} during an edit: {kills['saved']} "
+        f"while a version was written, {kills['committed']} when it counted and was not acknowledged yet, "
+        f"{kills['acknowledged']} less than 50 ms after it was acknowledged; {len(told.ids)} examples, "
+        f"{len(told.versions)} versions, {len(told.edits)} of them edits, were acknowledged, and none was lost"
     )
     return told, kills
 
 
-def test_two_crashes(serve, tmp_path):
-    told, kills = crash(serve, tmp_path / "service", 2)
+def test_three_crashes(serve, tmp_path):
+    told, kills = crash(serve, tmp_path / "service", 3)
     assert told.ids
+    assert kills["edit"] >= 1
     assert kills["saved"] + kills["committed"] + kills["acknowledged"] >= 1
 
 
@@ -162,6 +185,7 @@ def test_fifty_crashes(serve, tmp_path):
     assert len(told.ids) > 200
     assert len(told.versions) > 30
     assert len(told.edits) > 10
+    assert kills["edit"] >= 8
     assert kills["saved"] + kills["committed"] >= 8
     assert kills["acknowledged"] >= 8
 

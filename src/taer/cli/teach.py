@@ -2,59 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from taer.cli.app import app
 
-_AT_ONCE = 64  # texts in one request
+if TYPE_CHECKING:
+    from taer.client import Client
+
+_TEXTS, _VECTORS, _IMAGES = 64, 1024, 16  # in one request, at most
+_BYTES = 11_000_000  # of images or vectors in one request
+
+# A label, and what the client sends of its examples in one request: texts=…, images=… or vectors=….
+_Request = tuple[str, dict[str, Any]]
 
 
 @app.command()
 def teach(
     url: Annotated[str, typer.Argument(metavar="URL", help="URL of a service, such as http://127.0.0.1:8000.")],
-    examples: Annotated[Path, typer.Argument(metavar="EXAMPLES.csv", help="A table with columns text and label.")],
+    examples: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EXAMPLES",
+            help="A table with columns text and label, a folder with one subfolder of images per class, or a feature "
+            "file, whose training samples are taught.",
+        ),
+    ],
     token: Annotated[str, typer.Option(envvar="TAER_TOKEN", help="The token of the service.")],
 ) -> None:
-    """Teach a running service a table of examples.
-
-    All examples of the table are learned as one task.
-    """
+    """Teach a running service many examples at once: add all of them, then learn them as one task."""
     from taer.client import Client, ServiceError
 
-    rows = _rows(examples)
+    read = _reader(examples)
     with Client(url, token) as client:
-        added = 0
+        added, labels = 0, set()
         try:
-            for label, texts in rows.items():
-                for start in range(0, len(texts), _AT_ONCE):
-                    added += len(client.add(label, texts=texts[start : start + _AT_ONCE])["ids"])
+            for label, items in read(client):
+                added += len(client.add(label, **items)["ids"])
+                labels.add(label)
             version = client.learn()
         except ServiceError as error:
             raise ValueError(
                 f"{url}: {error} ({added} examples were added before and wait to be learned)"
             ) from None
-    print(
-        f"version {version['version']}: {added} examples of {len(rows)} classes; {version['classes']} classes in all"
-    )
+    taught = f"{_counted(added, 'example')} of {_counted(len(labels), 'class', 'es')}"
+    print(f"version {version['version']}: {taught}; {_counted(version['classes'], 'class', 'es')} in all")
 
 
-def _rows(path: Path) -> dict[str, list[str]]:
-    """Texts by label."""
-    import csv
+def _reader(path: Path) -> Callable[[Client], Iterator[_Request]]:
+    """What gives the requests. A file that cannot be read is refused before anything is sent."""
+    import numpy as np
 
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file)
-            if missing := {"text", "label"} - set(table.fieldnames or []):
-                raise ValueError(f"{path}: expected columns text and label; there is no column {min(missing)}")
-            found: dict[str, list[str]] = {}
-            for row in table:
-                found.setdefault(row["label"] or "", []).append(row["text"] or "")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: cannot be read as a table: {error}") from None
-    if not found:
-        raise ValueError(f"{path}: the table has no rows")
-    return found
+    from taer.features import load_features
+    from taer.features.sources.folder import images_below, labeled_images
+    from taer.features.sources.texts import column_names, read_columns
+
+    if path.is_dir() and images_below(path):
+        images = labeled_images(path / "train" if (path / "train").is_dir() else path)
+        return lambda client: _of_each(images, "images", _IMAGES, lambda image: image.stat().st_size)
+    if path.is_file() and (path.suffix == ".csv" or (path.suffix == ".parquet" and "text" in column_names(path))):
+        columns = read_columns(path, ["text", "label"])
+        rows = list(zip(columns["label"], columns["text"], strict=True))
+        return lambda client: _of_each(rows, "texts", _TEXTS, len)
+    data = load_features(path)
+
+    def vectors(client: Client) -> Iterator[_Request]:
+        served = client.classes()["backbone"]
+        if served and data.origin and data.origin.backbone != served["name"]:
+            raise ValueError(f"{path}: features by {data.origin.backbone}, and the service has {served['name']}")
+        rows = [(data.classes[label], row) for row, label in enumerate(data.train_y)]
+        for label, items in _of_each(rows, "vectors", _VECTORS, lambda row: 4 * data.n_features):
+            yield label, {"vectors": np.asarray(data.train_x[np.array(items["vectors"])], np.float32)}
+
+    return vectors
+
+
+def _of_each(
+    pairs: Sequence[tuple[str, Any]], kind: str, most: int, size_of: Callable[[Any], int]
+) -> Iterator[_Request]:
+    """Requests with examples of one class each, as many as a request takes."""
+    members: dict[str, list[Any]] = {}
+    for label, item in pairs:
+        members.setdefault(label, []).append(item)
+    for label, items in members.items():
+        some: list[Any] = []
+        for item in items:
+            if some and (len(some) == most or sum(map(size_of, some)) + size_of(item) > _BYTES):
+                yield label, {kind: some}
+                some = []
+            some.append(item)
+        yield label, {kind: some}
+
+
+def _counted(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number} {noun}{ending * (number != 1)}"

@@ -6,10 +6,12 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from taer.extras import require
 
 # Part of a backbone's preprocessing. Increase it whenever the same file is decoded to other pixels.
-DECODER = "decode 2"
+DECODER = "decode 3"
 # Without a list Pillow tries every format, and runs Ghostscript on PostScript files.
 FORMATS = {
     "PNG": "PNG",
@@ -52,6 +54,8 @@ def to_rgb(image: Any) -> Any:
     """Apply the EXIF orientation, and put transparent images on white."""
     pillow, ops = require("PIL.Image", "images"), require("PIL.ImageOps", "images")
     upright = ops.exif_transpose(image)
+    if upright.mode.startswith("I"):  # 16 bits of gray, which Pillow cuts off at 255
+        upright = pillow.fromarray((np.clip(np.asarray(upright), 0, 65535) >> 8).astype(np.uint8))
     if upright.has_transparency_data:
         upright = upright.convert("RGBA")
         upright = pillow.alpha_composite(pillow.new("RGBA", upright.size, "white"), upright)

@@ -17,7 +17,7 @@ _DRAWING, _SIDE = 28, 128  # pixels of a drawing in sketches100, and of the inpu
 
 
 def demo_head() -> tuple[Head, tuple[np.ndarray, list[str]]]:
-    """TaER on the animals of sketches100, in two tasks of five, and their test samples to hold back."""
+    """Bayes on the animals of sketches100, in two tasks of five, and their test samples to hold back."""
     sketches = load_features()
     names = np.array(sketches.classes)
     head = make_head("bayes", random_state=0)

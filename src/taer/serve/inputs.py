@@ -43,6 +43,8 @@ def check_label(label: str | int, classes: np.ndarray | None) -> str:
     label = str(label).strip()
     if not label or len(label) > MAX_LABEL or not label.isprintable():
         raise BadInput(f"label: expected 1 to {MAX_LABEL} printable characters")
+    if label in (".", ".."):  # a class has an address, and there these mean another one
+        raise BadInput(f"label: {label} cannot be the name of a class")
     if classes is not None and classes.dtype.kind != "U":
         try:
             if str(np.array([label]).astype(classes.dtype)[0]) != label:

@@ -58,7 +58,7 @@ class ImageTransform:
     --------
     >>> transform = ImageTransform(256, (224, 224), "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     >>> print(transform)
-    decode 2, resize 256 bilinear, crop 224 × 224, mean 0.485 0.456 0.406, std 0.229 0.224 0.225
+    decode 3, resize 256 bilinear, crop 224 × 224, mean 0.485 0.456 0.406, std 0.229 0.224 0.225
     >>> from PIL import Image
     >>> transform(Image.new("RGB", (640, 480))).shape
     (224, 224, 3)

@@ -21,14 +21,14 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
             raise ValueError(
                 f"{root}: already has train/ and test/, so no test fraction is set aside; leave it out"
             )
-        train, test = _images(root / "train"), _images(root / "test")
+        train, test = labeled_images(root / "train"), labeled_images(root / "test")
         classes = sorted({name for name, _ in train})
         if unknown := sorted({name for name, _ in test} - set(classes)):
             raise ValueError(f"{root}: classes in test/ that train/ lacks: {', '.join(unknown[:5])}")
     elif test_fraction is None and (paths := _flat(root)):
         return Source(root.resolve().name, "image", (), NOTHING, files_part(paths), files_digest(root, paths))
     else:
-        everything = _images(root)
+        everything = labeled_images(root)
         classes = sorted({name for name, _ in everything})
         if test_fraction is None:
             raise ValueError(
@@ -48,7 +48,7 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
     return Source(root.resolve().name, "image", tuple(classes), train_part, test_part, files_digest(root, paths))
 
 
-def _images(root: Path) -> list[tuple[str, Path]]:
+def labeled_images(root: Path) -> list[tuple[str, Path]]:
     """(class, path) of every image, sorted by name; subfolders of a class belong to it."""
     found = [
         (folder.name, path)

@@ -29,6 +29,7 @@ class AdapterHead(Head):
     last_batch: str = loop.last_batch()
     standardize: str = loop.standardize()
     entropy: float = loop.entropy()
+    class_weight: str | None = loop.class_weight()
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
@@ -74,7 +75,14 @@ class AdapterHead(Head):
     def _loop(self, epochs: int | None = None) -> NetworkLoop:
         epochs = self.epochs if epochs is None else epochs
         return NetworkLoop(
-            self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch, self.entropy
+            self.embedding_,
+            self.rng_,
+            self.lr,
+            epochs,
+            self.batch_size,
+            self.last_batch,
+            self.entropy,
+            self.class_weight,
         )
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:

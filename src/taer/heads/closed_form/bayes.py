@@ -108,14 +108,15 @@ class Bayes(
             if task.number == 1:
                 self._begin(task)
             arrays = {name: grown(getattr(self, name), task.n_classes) for name in self.class_arrays}
+            before = {label: self._kept(label) for label, _ in task.members() if arrays["counts_"][label]}
             for label, members in task.members():
                 known = self._summary(task.X, members)
-                if arrays["counts_"][label]:
-                    known = merged(self._kept(label), known, self.roots_.shape[1])
+                if label in before:
+                    known = merged(before[label], known, self.roots_.shape[1])
                 self._describe(arrays, label, known)
             self.__dict__ |= arrays
             for label, members in task.members():
-                self._try(arrays, label, task.X[members[:_TRIED]])
+                self._try(arrays, label, task.X[members[:_TRIED]], before.get(label))
 
     def _begin(self, task: Task) -> None:
         width = task.X.shape[1]

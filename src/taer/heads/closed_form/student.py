@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from taer.heads.closed_form.predictive import (
     Summary,
     heights_of,
     log_densities,
+    merged,
     predictive,
     summarize,
 )
@@ -27,6 +29,7 @@ from taer.heads.unknowns import ENOUGH
 
 DIRECTIONS = 16  # of the covariance of a class that are used in its scores
 _AT_ONCE = 1 << 22  # values of directions that are processed together
+_FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
 _RIVALS = 1 << 10  # scores of all classes that are computed for the novelty of the samples of one class
 _FEW = 1 / 8  # of the classes; rows with shorter lists share too few classes to be scored together
 _TIES = 1e-5  # relative difference below which scores may be equal in the type of the head
@@ -111,24 +114,28 @@ class StudentHead(Head):
     def _offset(self, label: int, count: float) -> float:
         return self.prior_.offset(count, first=self.learning_order_[label].task == 1)
 
-    def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray) -> None:
-        """Store the misfit and novelty of each half of the samples for a class that has seen only the other half."""
-        if len(X) < 2:
+    def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray, before: Summary | None) -> None:
+        """Store the misfit and novelty of samples for a class that has seen ``before`` and the other samples."""
+        prior, space = self.prior_, self.prior_(self.embedding_(X))
+        folds = np.arange(len(space)) % (_FOLDS if len(space) > 2 * _FOLDS else 2 * _FOLDS)
+        if before is None and len(space) < 2:
             return
-        prior, misfits, novelties = self.prior_, [], []
-        space = prior(self.embedding_(X))
-        asked = max(_RIVALS // len(self.counts_), 1)  # rows; among many classes a few of each are enough
-        for seen, held in ((space[::2], space[1::2]), (space[1::2], space[::2])):
-            density = predictive(summarize(seen, DIRECTIONS), prior.nu, prior.psi, DIRECTIONS)
-            own, unseen = log_densities(held, [density, self._unseen()]).T
-            own = own + self._offset(label, len(seen))
-            misfits.append(unseen - own)
-            novelties.append(unseen[:asked] - self._best_of(held[:asked], own[:asked], label))
-        before = arrays["tried_"][label]
-        for name, values in (("own_misfits_", misfits), ("novelties_", novelties)):
-            sketch = sketched(np.concatenate(values))
-            arrays[name][label] = mixed(arrays[name][label], before, sketch, len(X)) if before else sketch
-        arrays["tried_"][label] = before + len(X)
+        own, unseen = np.empty(len(space)), log_densities(space, [self._unseen()])[:, 0]
+        for fold in np.unique(folds):
+            held = folds == fold
+            seen = [] if before is None else [before]
+            if not held.all():
+                seen.append(summarize(space[~held], DIRECTIONS, quick=True))
+            known = reduce(lambda one, other: merged(one, other, DIRECTIONS), seen)
+            density = predictive(known, prior.nu, prior.psi, DIRECTIONS)
+            own[held] = log_densities(space[held], [density])[:, 0] + self._offset(label, known.n)
+        asked = max(2 * _RIVALS // len(self.counts_), 2)  # rows; among many classes a few of each are enough
+        novelties = unseen[:asked] - self._best_of(space[:asked], own[:asked], label)
+        tried = arrays["tried_"][label]
+        for name, values in (("own_misfits_", unseen - own), ("novelties_", novelties)):
+            sketch = sketched(values)
+            arrays[name][label] = mixed(arrays[name][label], tried, sketch, len(X)) if tried else sketch
+        arrays["tried_"][label] = tried + len(X)
 
     def _best_of(self, space: np.ndarray, own: np.ndarray, label: int) -> np.ndarray:
         """The highest score of each row among all classes, given the score of one of them."""
@@ -155,15 +162,16 @@ class StudentHead(Head):
 
     def _class_limits(self, fraction: float) -> np.ndarray:
         """The quantile of the stored misfits of each class; classes with few samples share one."""
-        # As in conformal prediction: among n samples and a new one, each is equally likely to be the largest.
-        levels = np.minimum(1, fraction * (1 + 1 / np.maximum(self.tried_, 1)))
+        levels = _levels(fraction, np.maximum(self.tried_, 1))
         pairs = zip(self.own_misfits_, levels, strict=True)
         own = np.array([pooled_quantile(each, np.ones(SIZE), level) for each, level in pairs])
         many, tried = self.tried_ >= ENOUGH, self.tried_ > 0
         few = tried & ~many if (tried & ~many).any() else tried
         if not few.any():
             raise ValueError("no class has two samples yet, so calibrate(X, y) with held-out samples comes first")
-        shared = pooled_quantile(self.own_misfits_[few].ravel(), np.repeat(self.tried_[few], SIZE), fraction)
+        counts = self.tried_[few]
+        level = _levels(fraction, counts.sum())
+        shared = pooled_quantile(self.own_misfits_[few].ravel(), np.repeat(counts, SIZE), level)
         return np.where(many, own, shared)
 
     def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
@@ -295,3 +303,8 @@ class StudentHead(Head):
         ratio = graph.add("Div", graph.add("Relu", graph.cast(distances, np.float32)), np.array(width, np.float32))
         logs = graph.cast(graph.add("Log", graph.add("Add", ratio, np.array(1, np.float32))), np.float64)
         return str(graph.add("Sub", self.heights_[numbers], graph.add("Mul", logs, np.array(float(width)))))
+
+
+def _levels(fraction: Any, counts: Any) -> Any:
+    """As in conformal prediction: of n samples and a new one, the new one is as likely the largest as any other."""
+    return np.minimum(1, fraction * (1 + 1 / counts))

@@ -32,6 +32,7 @@ class DescentHead(Head):
     last_batch: str = loop.last_batch()
     standardize: str = loop.standardize()
     entropy: float = loop.entropy()
+    class_weight: str | None = loop.class_weight()
     init: str = param(
         "normalized-mean",
         "initial value of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",
@@ -78,7 +79,16 @@ class DescentHead(Head):
 
     def _loop(self, epochs: int | None = None) -> Loop:
         epochs = self.epochs if epochs is None else epochs
-        return Loop(self.embedding_, self.rng_, self.lr, epochs, self.batch_size, self.last_batch, self.entropy)
+        return Loop(
+            self.embedding_,
+            self.rng_,
+            self.lr,
+            epochs,
+            self.batch_size,
+            self.last_batch,
+            self.entropy,
+            self.class_weight,
+        )
 
     def _start(self, task: Task, moving: np.ndarray) -> np.ndarray:
         """Initial values of the moving columns: known ones as they are, new ones according to ``init``."""

@@ -85,6 +85,15 @@ def entropy() -> Any:
     )
 
 
+def class_weight() -> Any:
+    """The same, of how often each class is seen."""
+    return param(
+        None,
+        "None: an epoch sees each sample of a task once; 'balanced': it draws as many samples, every class as often",
+        options=(None, "balanced"),
+    )
+
+
 @dataclass(frozen=True)
 class Loop:
     """SGD on batches of the current task, each with draws from a memory."""
@@ -96,6 +105,7 @@ class Loop:
     batch_size: int
     last_batch: str
     entropy: float = 0.0  # weight of the entropy of the probabilities, which is subtracted from the loss
+    class_weight: str | None = None
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
         """Train ``columns`` in place, following the plan."""
@@ -127,7 +137,7 @@ class Loop:
 
     def batches(self, plan: Plan) -> Iterator[Batch]:
         """One epoch in random order. A batch is valid until the next one is requested."""
-        order, size = self.rng.permutation(len(plan.current)), self.batch_size
+        order, size = self._order(plan.current), self.batch_size
         whole = len(order) - len(order) % size
         at_once = max(1, _BLOCK // (2 * size * plan.current.X.shape[1])) * size
         for start in range(0, whole, at_once):
@@ -139,6 +149,13 @@ class Loop:
         elif rest and self.last_batch != "drop":
             fraction = rest / size if self.last_batch == "weigh" else 1.0
             yield from self._block(plan, order[None, whole:], fraction)
+
+    def _order(self, samples: Samples) -> np.ndarray:
+        """The samples of an epoch."""
+        if self.class_weight is None:
+            return self.rng.permutation(len(samples))
+        _, groups, sizes = np.unique(samples.constants["target"], return_inverse=True, return_counts=True)
+        return self.rng.choice(len(samples), len(samples), p=1 / (len(sizes) * sizes[groups]))
 
     def _block(self, plan: Plan, picks: np.ndarray, fraction: float = 1.0) -> Iterator[Batch]:
         """Several batches of equal size, whose draws and constants are gathered together."""

@@ -4,7 +4,7 @@ import { call, token } from "./api.js";
 import { Sheet } from "./draw.js";
 import { ask, openClass } from "./edit.js";
 import { parts, read } from "./samples.js";
-import { findClass, plural, showBars, showClasses, showConfusion, showDrift, showHistory, showStatus, showThumbs } from "./views.js";
+import { findClass, plural, showBars, showClasses, showConfusion, showDrift, showHistory, showStatus, showThumbs, took } from "./views.js";
 
 const byId = (id) => document.getElementById(id);
 const state = { dropped: null, kind: null, current: null, looking: 0 };
@@ -145,7 +145,7 @@ byId("add-form").onsubmit = (event) => {
 byId("learn").onclick = () =>
   doing("Learning… predictions go on meanwhile.", async () => {
     const { version, new_classes: fresh, seconds } = await call("POST", "learn");
-    return `Learned ${fresh.join(", ") || "more of known classes"} in ${seconds.toFixed(2)} s: version ${version}.`;
+    return `Learned ${fresh.join(", ") || "more of known classes"} in ${took(seconds)}: version ${version}.`;
   }).then(look);
 
 byId("discard").onclick = () =>

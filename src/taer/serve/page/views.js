@@ -3,6 +3,8 @@
 const byId = (id) => document.getElementById(id);
 const SURE = 0.5; // a likelier class is named without a doubt
 const MANY = 24; // classes whose confusions are a list, not a matrix
+const NAMES = 160; // pixels beside a matrix, and of one of its cells
+const CELL = 33;
 const FEW = 20; // examples of which a percentage would promise too much
 
 export function make(tag, properties = {}, ...children) {
@@ -13,7 +15,14 @@ export function make(tag, properties = {}, ...children) {
 
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+// A long name goes to a line of its own; one that is longer still breaks after the signs that join its words.
+const named = (text) => text.split(/(\s+)/).map((word) => {
+  const [first, ...others] = word.split(/(?<=[_/.-])(?=.)/);
+  return others.length ? make("span", { className: "name" }, first, ...others.flatMap((part) => [make("wbr"), part])) : word;
+});
 const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
+
+export const took = (seconds) => (seconds < 0.01 ? "under 0.01\u00a0s" : `${seconds.toFixed(2)}\u00a0s`);
 
 export function showStatus(words, state = "") {
   byId("status").textContent = words;
@@ -23,7 +32,7 @@ export function showStatus(words, state = "") {
 export function showBars(predictions, words = "Nothing yet.", teach = () => {}) {
   const [first, ...others] = predictions ?? [];
   const items = (first?.probabilities ?? []).map(({ label, probability }) => {
-    const item = make("li", {}, make("b", { textContent: label }), make("span", { textContent: percent(probability, 1) }));
+    const item = make("li", {}, make("b", {}, ...named(label)), make("span", { textContent: percent(probability, 1) }));
     item.style.setProperty("--share", percent(probability, 2).replace(" ", ""));
     return item;
   });
@@ -56,13 +65,14 @@ export function showThumbs(addresses) {
 }
 
 export function showClasses({ classes }, open) {
-  const latest = Math.max(0, ...classes.map(({ task }) => task ?? 0));
+  const tasks = classes.map(({ task }) => task).filter((task) => task !== null);
+  const latest = Math.min(...tasks) < Math.max(...tasks) ? Math.max(...tasks) : null; // if there are older ones
   byId("classes").replaceChildren(
     ...classes.map((entry) => {
       const { label, task, waiting } = entry;
       const note = [task === null ? "new" : `task ${task}`, waiting ? `${waiting} waiting` : ""].filter(Boolean).join(", ");
       const className = waiting ? "waiting" : task === latest ? "latest" : "";
-      const chip = make("button", { type: "button", onclick: () => open(entry) }, label, " ", make("small", { textContent: note }));
+      const chip = make("button", { type: "button", onclick: () => open(entry) }, ...named(label), " ", make("small", { textContent: note }));
       const item = make("li", { className }, chip);
       item.dataset.label = label.toLowerCase();
       return item;
@@ -100,7 +110,7 @@ export function showHistory({ current, versions }, goTo) {
     const facts = [
       measured(accuracy, held),
       plural(entry.classes, "class"),
-      examples ? `${plural(examples, "example")} learned in ${seconds.toFixed(2)} s` : "",
+      examples ? `${plural(examples, "example")} learned in ${took(seconds)}` : "",
       new Date(created).toLocaleString([], { dateStyle: "short", timeStyle: "short" }),
     ];
     const track = make("div", { className: held < FEW ? "track few" : "track" }, make("i"));
@@ -110,7 +120,7 @@ export function showHistory({ current, versions }, goTo) {
       : make("button", { type: "button", textContent: "Use", onclick: () => goTo(version), ariaLabel: `Use version ${version}` });
     return make(
       "li", { className: version === current ? "current" : "" },
-      make("span", { className: "number", textContent: version }), make("span", { className: "what", textContent: what }),
+      make("span", { className: "number", textContent: version }), make("span", { className: "what" }, ...named(what)),
       ...(accuracy === null ? [] : [track]), make("small", { textContent: facts.filter(Boolean).join(" · ") }), action,
     );
   });
@@ -139,7 +149,7 @@ export function showDrift({ answered, unknown, fraction, expected }) {
 export function showConfusion({ classes, cells }) {
   const total = cells.reduce((sum, { count }) => sum + count, 0);
   const wrong = cells.filter(({ truth, answer }) => truth !== answer);
-  const many = classes.length > MANY;
+  const many = classes.length > MANY || NAMES + CELL * classes.length > byId("confusion").clientWidth;
   byId("confusion-words").textContent = !total
     ? "No examples were held back yet."
     : many
@@ -155,7 +165,7 @@ function worst(wrong, cells) {
   const pairs = wrong.map((cell) => ({ ...cell, of: size.get(cell.truth), share: cell.count / size.get(cell.truth) }));
   pairs.sort((one, other) => other.count * other.share - one.count * one.share);
   return make("ol", { className: "bars pairs" }, ...pairs.slice(0, 12).map(({ truth, answer, count, of, share }) => {
-    const item = make("li", {}, make("b", {}, truth, make("small", { textContent: " taken for " }), answer), make("span", { textContent: `${count} of ${of}` }));
+    const item = make("li", {}, make("b", {}, ...named(truth), make("small", { textContent: " taken for " }), ...named(answer)), make("span", { textContent: `${count} of ${of}` }));
     item.style.setProperty("--share", percent(share, 1).replace(" ", ""));
     return item;
   }));
