@@ -391,7 +391,8 @@ class Head(ClassifierMixin, BaseEstimator):
     def _checked(self, X: Any) -> tuple[Self, Any]:
         """One consistent view of the head, whatever another thread teaches it meanwhile, and checked features."""
         head = self._snapshot()
-        check_is_fitted(head)
+        if not hasattr(head, "classes_"):  # scikit-learn's own look takes longer than a row
+            check_is_fitted(head)
         return head, check_features(head, X, reset=False)
 
     def _sorted_scores(self, X: np.ndarray) -> np.ndarray:
