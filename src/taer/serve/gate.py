@@ -122,7 +122,9 @@ class Gate:
                 await _refuse(safe, 503, "the service is stopping; try again when it is back")
         finally:
             path = getattr(scope.get("route"), "path", None) or "other"
-            self._counters.count(scope["method"] if path != "other" else "", path, status, time.perf_counter() - start)
+            self._counters.count(
+                scope["method"] if path != "other" else "", path, status, time.perf_counter() - start
+            )
 
     def _has_token(self, headers: Mapping[bytes, bytes]) -> bool:
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
