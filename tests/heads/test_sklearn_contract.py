@@ -47,7 +47,7 @@ def test_plain_rows_are_not_looked_at_by_scikit_learn(monkeypatch):
         assert (head.predict(rows) == expected).all()
     assert len(asked) == 1
     for wrong in (X[:, :2], X[:0], X[0]):
-        with pytest.raises(ValueError, match="features|sample|2D"):
+        with pytest.raises(ValueError, match=r"features|sample|2D"):
             head.predict(wrong)
     with pytest.raises(ValueError, match="NaN"):
         head.predict(np.full((1, 3), np.nan))
