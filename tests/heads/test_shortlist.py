@@ -1,5 +1,6 @@
 """Answers by a shortlist are those of the exact scores, and what is kept for it belongs to one state of a head."""
 
+import copy
 import gc
 
 import numpy as np
@@ -50,6 +51,17 @@ def test_equal_classes_are_left_to_the_exact_scores(name, normalize):
     assert (head.predict(X) == scores[:, :5].argmax(axis=1)).all()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_near_ties_are_left_to_the_exact_scores(name):
+    """Classes whose scores differ by less than float32 can tell, in a head of float64."""
+    X, y = blobs(5, per_class=12, width=20)
+    near = X + 1e-9 * np.random.default_rng(1).normal(size=X.shape)
+    head = taer.make_head(name, random_state=0).partial_fit(np.concatenate([X, near]), np.concatenate([y + 5, y]))
+    found = by_scores(head, X)
+    assert 0 < np.mean(found < 5) < 1
+    assert (head.predict(X) == found).all()
+
+
 def test_only_few_classes_are_left(head, monkeypatch):
     """Of rows that are no near ties nothing is scored exactly."""
     X = samples(4, seed=4)[0]
@@ -61,11 +73,12 @@ def test_only_few_classes_are_left(head, monkeypatch):
 def test_what_is_kept_is_that_of_the_state_that_answers(head):
     X = np.random.default_rng(3).normal(size=(200, 20)).astype(np.float32)
     head.predict(X)
-    before = by_scores(head, X)
+    before, copied = by_scores(head, X), copy.copy(head)
     more = samples(4, seed=40)
     head.partial_fit(more[0], more[1] + 40)
     assert (head.predict(X) == by_scores(head, X)).all()
     assert (head.predict(X) != before).any()
+    assert (copied.predict(X) == before).all()
     head.forget(41)
     assert (head.predict(X) == by_scores(head, X)).all()
     assert 41 not in head.predict(X)
