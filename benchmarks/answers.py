@@ -1,9 +1,9 @@
 """How long every head takes to answer: one row and 1,000 rows, beside the matrix products that its scores need.
 
-    python benchmarks/answers.py [--classes 100,1000] [--heads slda,gauss-chain]
+    python benchmarks/answers.py [--classes 100,1000] [--heads slda,gauss-chain] [--samples 8]
 
 384 features in float32, one BLAS thread, processor time, best of several. A head is fitted on Gaussian classes of 8 samples
-and asked about samples of them. The products are, for every class: one column, or its directions beside it (``bayes``,
+(``--samples``: of more samples ``gauss-chain`` and ``gauss-frozen`` keep more directions) and asked about samples of them. The products are, for every class: one column, or its directions beside it (``bayes``,
 ``gauss-chain``, ``gauss-frozen``, ``factor-analyser``), or a whole matrix (``rgda``, ``fecam``); in float64, which exact
 scores need, with the matrices ready in memory. A matrix per class for 1,000 classes is 1.2 GB in float64 and is measured
 on a tenth of them.
@@ -21,7 +21,7 @@ import numpy as np
 
 import taer
 
-WIDTH, SAMPLES = 384, 8
+WIDTH = 384
 SMALL = {"ranpac": {"width": 2000}, "rff-lda": {"width": 2000}}
 SLOW = ("gss", "joint", "bic", "eeil", "gdumb")  # to fit; their scores are those of taer
 MOST_MS = {"rgda": 10.0, "fecam": 10.0}  # a full covariance per class; others 1 ms
@@ -33,8 +33,8 @@ def samples(n_classes: int, y: np.ndarray, seed: int) -> np.ndarray:
     return (centers[y] + np.random.default_rng(seed).normal(size=(len(y), WIDTH))).astype(np.float32)
 
 
-def fitted(name: str, n_classes: int) -> Any:
-    y = np.repeat(np.arange(n_classes), SAMPLES)
+def fitted(name: str, n_classes: int, per_class: int) -> Any:
+    y = np.repeat(np.arange(n_classes), per_class)
     head = taer.make_head(name, random_state=0, **SMALL.get(name, {}))
     if "epochs" in head.get_params():
         head.set_params(epochs=1)
@@ -69,12 +69,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--heads", default=",".join(name for name in taer.HEADS if name not in SLOW))
     parser.add_argument("--classes", default="100,1000")
+    parser.add_argument("--samples", type=int, default=8, help="of each class")
     options = parser.parse_args()
     print("| head | classes | one row, ms | products | 1,000 rows, ms | products | times products |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name in options.heads.split(","):
         for n_classes in map(int, options.classes.split(",")):
-            head = fitted(name, n_classes)
+            head = fitted(name, n_classes, options.samples)
             rows = samples(n_classes, np.arange(1000) % n_classes, seed=2)
             one, one_products, many, many_products = (
                 best_ms(run)
