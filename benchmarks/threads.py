@@ -2,7 +2,7 @@
 
     python benchmarks/threads.py [--heads slda,gauss-chain] [--repeats 5]
 
-Two tasks of ten classes (60 samples of each, 384 features) are learned, then 1,000 rows are scored and one row is, the
+Two tasks of ten classes (60 samples of each, 384 features) are learned, then 1,000 rows are scored and 200 one by one, the
 sides in turn in one process. Ratios are of the best seconds, default threads over one: on the clock alone, on the clock
 beside two busy processes, and of the processor alone, which other work on the machine disturbs least. At most 1.1 is
 wanted. Fails if a head learned with one number of threads differs in any bit from the same head learned with the other.
@@ -69,7 +69,7 @@ def seconds_and_bits(name: str, threads: int) -> tuple[list[float], str]:
         moments.append(now())
         head.scores(rows)
         moments.append(now())
-        for row in range(20):
+        for row in range(200):
             head.scores(rows[row : row + 1])
         moments.append(now())
     with tempfile.TemporaryDirectory() as folder:
