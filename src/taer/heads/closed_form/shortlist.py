@@ -46,7 +46,10 @@ class Shortlist:
         self.levels, self.scales = (np.broadcast_to(part, n_classes)[by_block] for part in (levels, scales))
         n_blocks = 1 if whiteners is None else len(whiteners)
         self.ends = np.searchsorted(blocks[by_block], np.arange(1, n_blocks + 1)).tolist()
+        self.absolute = np.abs(self.weights) if (self.weights < 0).any() else None
+        self.totals = np.abs(self.weights).sum(axis=1)
         self.longest = float(np.sqrt(np.einsum("ij,ij->i", wide, wide).max(initial=0)))
+        self.norms = [] if whiteners is None else [float(np.linalg.norm(each)) for each in whiteners]
         self.error = (width + 4) * _EPS  # of a product, in units of the lengths of both vectors
 
     def __call__(self, rows: np.ndarray, linear: np.ndarray) -> np.ndarray:
@@ -63,7 +66,7 @@ class Shortlist:
                 space, error = short, 0.0
                 if self.whiteners is not None:
                     space = short @ self.whiteners[block].T
-                    error = self.error * float(np.linalg.norm(self.whiteners[block])) * lengths
+                    error = self.error * self.norms[block] * lengths
                 error = (error + self.error * np.sqrt(np.square(space).sum(axis=1)))[:, None] * self.longest
                 found[:, start:end], slack[:, start:end] = self._ratios(space, slice(start, end), error)
                 start = end
@@ -73,13 +76,12 @@ class Shortlist:
 
     def _ratios(self, space: np.ndarray, part: slice, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What the directions of some classes add, and by how much that may be wrong."""
-        weights, used = self.weights[part], self.weights.shape[1]
+        used, totals = self.weights.shape[1], self.totals[part]
         wide = self.wide[part.start * used : part.stop * used]
         squares = np.square((space @ wide.T).reshape(len(space), -1, used) - self.along[part])
-        added = np.einsum("nck,ck->nc", squares, weights)
-        sizes = np.einsum("nck,ck->nc", squares, np.abs(weights)) if (weights < 0).any() else added
-        total = np.abs(weights).sum(axis=1)
-        wrong = error * (2 * np.sqrt(total * sizes) + error * total) + (used + 8) * _EPS * sizes
+        added = np.einsum("nck,ck->nc", squares, self.weights[part])
+        sizes = added if self.absolute is None else np.einsum("nck,ck->nc", squares, self.absolute[part])
+        wrong = error * (2 * np.sqrt(totals * sizes) + error * totals) + (used + 8) * _EPS * sizes
         return self.scales[part] * (added - self.levels[part]), np.abs(self.scales[part]) * wrong
 
 
