@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -156,23 +156,23 @@ def by_width(sizes: Sequence[int]) -> list[Growth]:
     return found
 
 
-def measure(quick: bool) -> list[str]:
-    """Paragraphs of Markdown."""
+def measure(quick: bool) -> Iterator[str]:
+    """Paragraphs of Markdown, as they are measured."""
     cases = (
         ("classes", by_classes, CLASSES, f"old classes × {NARROW} features"),
         ("samples", by_samples, SAMPLES, "samples × 16 features in float16, ten classes, streamed from shards"),
         ("features", by_width, WIDTHS, "features, 20 classes of 50 samples"),
     )
-    paragraphs = []
     for name, run, sizes, title in cases:
         few = sizes[: 3 if quick else None]
         rows = [growth.row(few) for growth in run(few)]
         header = " | ".join(f"{size:,}" for size in few)
-        paragraphs += [f"Growing: {title}.", table(f"{name} | {header} | exponent", rows), BEYOND[name]]
-    return paragraphs
+        yield from (f"Growing: {title}.", table(f"{name} | {header} | exponent", rows), BEYOND[name])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="the three smallest sizes of each")
-    print("\n\n".join([EXPONENT, *measure(parser.parse_args().quick)]))
+    print(EXPONENT, end="\n\n")
+    for paragraph in measure(parser.parse_args().quick):
+        print(paragraph, end="\n\n", flush=True)

@@ -61,7 +61,7 @@ def test_growth_of_the_heads_is_measured_with_its_exponent():
         "import sizes\n"
         "assert sizes.exponent([1, 10, 100, 1000], [5, 1, 100, 10_000]) == 2\n"
         "assert len(sizes.with_classes('bayes', 3000).classes_) == 3000\n"
-        "classes, samples, widths = sizes.measure(quick=True)[1::3]\n"
+        "classes, samples, widths = list(sizes.measure(quick=True))[1::3]\n"
         "assert [part.count('\\n| `') for part in (classes, samples, widths)] == [9, 3, 6]\n"
     )
     assert done.returncode == 0, done.stderr
