@@ -19,10 +19,10 @@ from typing import Any
 from measuring import table  # first: it sets the number of threads
 
 import numpy as np  # isort: skip
+from large import repeated  # isort: skip
 
 import taer
 from taer.features.files import write_feature_file
-from taer.heads.task import Learned
 
 HEADS = ("bayes", "taer", "slda")
 CLASSES = (10, 100, 1000, 10_000, 100_000)
@@ -35,8 +35,8 @@ EXPONENT = (
     "best of several for one row."
 )
 BEYOND = {
-    "classes": "Beyond 10,000 classes take `slda` or `taer` where a row must be answered in milliseconds, or `bayes` with "
-    "a small `rank`: what it keeps is `rank` + 16 directions per class.",
+    "classes": "A task copies what is kept of all classes, so it grows with them. Beyond 10,000 classes take `slda` or "
+    "`taer` where rows or bytes matter, or `bayes` with a small `rank`: it keeps `rank` + 16 directions per class.",
     "samples": "All three grow in proportion and read shards in pieces, so the memory of the machine is no limit. "
     "`slda` is the fastest beyond a million samples.",
     "features": "`taer` grows in proportion. `bayes` and `slda` factorise a matrix of features × features: beyond 4,096 "
@@ -88,11 +88,7 @@ def with_classes(name: str, n_classes: int) -> Any:
     """A head of so many classes: beyond 1,000 those of ``bayes`` and ``taer`` are copies of the first ones."""
     if name == "slda" or n_classes <= 1000:
         return fresh(name).fit(*blobs(0, n_classes, 4, NARROW))
-    head, times = fresh(name).fit(*blobs(0, 1000, 4, NARROW)), n_classes // 1000
-    arrays = {key: np.concatenate([getattr(head, key)] * times) for key in head.class_arrays}
-    labels = np.arange(n_classes)
-    order = [Learned(label, 1) for label in labels.tolist()]
-    return head.restore({**arrays, "classes_": labels, "numbers_": labels.copy(), "learning_order_": order})
+    return repeated(fresh(name).fit(*blobs(0, 1000, 4, NARROW)), n_classes // 1000)
 
 
 def by_classes(sizes: Sequence[int]) -> list[Growth]:
