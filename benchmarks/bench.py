@@ -23,6 +23,8 @@ from growth import measure as measure_growth
 from growth import picture
 from measuring import TOLERANCE, Problem, Side, gaussian_classes, in_turn, table
 from profiling import functions, parts
+from sizes import EXPONENT
+from sizes import measure as measure_sizes
 from speed import (
     BATCH,
     against_sklearn,
@@ -312,6 +314,7 @@ def main() -> None:
     other_methods(document, problem, small, repeats)
     single_pass(document, problem, repeats)
     growing = growth(document, min(3, repeats), options.quick, options.out / "images")
+    document.section("Growth of the heads", EXPONENT, *measure_sizes(options.quick))
     where_the_time_goes(document, problem)
     if options.features:
         on_real_features(document, options.features, repeats)

@@ -5,10 +5,13 @@ output. These heads hold samples out, or make choices by cross-validation, and t
 ``test_weights.py`` checks that their scores count weights exactly.
 """
 
+import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import taer
+from taer.heads import validation
 from tests.conftest import small_head
 
 DRAWS = {"gss", "mer"}  # whose memory is drawn while it learns, from samples in their order
@@ -27,3 +30,28 @@ def cannot_hold(head):
 @parametrize_with_checks([small_head(name) for name in taer.HEADS], expected_failed_checks=cannot_hold)
 def test_check_estimator(estimator, check):
     check(estimator)
+
+
+def test_plain_rows_are_not_looked_at_by_scikit_learn(monkeypatch):
+    """Which would take longer than their scores. Everything else still is: wrong widths, no rows, integers, names."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 3)).astype(np.float32), np.arange(20) % 2
+    named = taer.NCM().fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
+    head = taer.NCM().fit(X, y)
+    asked = []
+    looked = validation.validate_data
+    monkeypatch.setattr(validation, "validate_data", lambda *args, **kw: asked.append(args) or looked(*args, **kw))
+    expected = head.predict(X.tolist())
+    assert len(asked) == 1
+    for rows in (X, X.astype(np.float64), np.asfortranarray(X)):
+        assert (head.predict(rows) == expected).all()
+    assert len(asked) == 1
+    for wrong in (X[:, :2], X[:0], X[0]):
+        with pytest.raises(ValueError, match=r"features|sample|2D"):
+            head.predict(wrong)
+    with pytest.raises(ValueError, match="NaN"):
+        head.predict(np.full((1, 3), np.nan))
+    head.predict(X.astype(int))
+    with pytest.warns(UserWarning, match="feature names"):
+        named.predict(X)
+    assert len(asked) == 6

@@ -390,7 +390,8 @@ class Head(ClassifierMixin, BaseEstimator):
     def _checked(self, X: Any) -> tuple[Self, Any]:
         """A consistent view of the head, even if another thread teaches it now, and validated features."""
         head = self._snapshot()
-        check_is_fitted(head)
+        if not hasattr(head, "classes_"):  # scikit-learn's own look takes longer than a row
+            check_is_fitted(head)
         return head, check_features(head, X, reset=False)
 
     def _sorted_scores(self, X: np.ndarray) -> np.ndarray:
@@ -568,7 +569,8 @@ class Head(ClassifierMixin, BaseEstimator):
             raise ValueError("learning_order_: expected every class once")
         if tasks != sorted(tasks) or tasks[0] < 1 or tasks[-1] > self.n_tasks_:
             raise ValueError(f"learning_order_: expected tasks from 1 to {self.n_tasks_}, in order")
-        if self.numbers_.dtype != np.int64 or self.numbers_.tolist() != [labels.index(label) for _, label in known]:
+        place = {label: number for number, label in enumerate(labels)}
+        if self.numbers_.dtype != np.int64 or self.numbers_.tolist() != [place[label] for _, label in known]:
             raise ValueError("numbers_: expected the place of each class in learning_order_")
         if names is not None and (names.shape != (self.n_features_in_,) or {type(name) for name in names} != {str}):
             raise ValueError(f"feature_names_in_: expected {self.n_features_in_} names")

@@ -36,6 +36,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._kept: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.requests = Counter(
             "taer_requests", "Requests answered.", ["method", "path", "status"], registry=self.registry
         )
@@ -49,6 +50,15 @@ class Counters:
         self.samples = Counter("taer_predicted_samples", "Samples predicted.", registry=self.registry)
         self.unknown = Counter("taer_unknown_samples", "Samples that looked like no class.", registry=self.registry)
         self.tasks = Counter("taer_learned_tasks", "Tasks learned.", registry=self.registry)
+
+    def count(self, method: str, path: str, status: int, seconds: float) -> None:
+        """A request that was answered."""
+        key = method, path, status
+        if key not in self._kept:  # looking them up by their labels takes longer than counting
+            self._kept[key] = self.requests.labels(*key), self.seconds.labels(path)
+        requests, time_to_answer = self._kept[key]
+        requests.inc()
+        time_to_answer.observe(seconds)
 
     def watch(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Add a gauge that is computed when it is read."""
@@ -112,8 +122,9 @@ class Gate:
                 await _refuse(safe, 503, "the service is stopping; try again when it is back")
         finally:
             path = getattr(scope.get("route"), "path", None) or "other"
-            self._counters.requests.labels(scope["method"] if path != "other" else "", path, status).inc()
-            self._counters.seconds.labels(path).observe(time.perf_counter() - start)
+            self._counters.count(
+                scope["method"] if path != "other" else "", path, status, time.perf_counter() - start
+            )
 
     def _has_token(self, headers: Mapping[bytes, bytes]) -> bool:
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")

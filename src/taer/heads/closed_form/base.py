@@ -138,6 +138,14 @@ class ClosedFormHead(Head):
         self.columns_, self.offsets_ = grown(self.columns_, n_classes), grown(self.offsets_, n_classes)
         self.columns_[classes], self.offsets_[classes] = exact.rounded(columns, self.dtype_), offsets
 
+    def _best_among(self, X: np.ndarray, possible: np.ndarray) -> np.ndarray:
+        """The best class of each row by its exact score, given which classes can be the best."""
+        best: np.ndarray = possible.argmax(axis=1)
+        for row in np.flatnonzero(possible.sum(axis=1) > 1):
+            classes = self.numbers_[possible[row][self.numbers_]]  # the first of classes_ among equals
+            best[row] = classes[self._scores(X[[row]], classes).argmax()]
+        return best
+
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
         return found

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import eigh
 
 from taer.heads import exact
 from taer.heads.base import Task, grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
-from taer.heads.closed_form.linalg import shrunk, whitener
+from taer.heads.closed_form.linalg import factor_analysis, shrunk, whitener
+from taer.heads.closed_form.shortlist import Shortlist, kept
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
-
-_LEAST = 1e-3  # smallest noise variance of a feature, relative to the mean; EM on few samples would go below
 
 
 class FactorAnalyzer(
@@ -86,25 +84,16 @@ class FactorAnalyzer(
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         wanted, rows = slice(None) if classes is None else classes, self.embedding_(X)
-        factors, linear = self.factors_[wanted], exact.products(rows, self.columns_[wanted]) + self.offsets_[wanted]
+        factors, (linear, squares) = self.factors_[wanted], self._without_factors(rows, wanted)
         along = exact.products(rows, factors.reshape(-1, rows.shape[1])).reshape(len(rows), *factors.shape[:2])
         explained = np.square(along - self.along_[wanted]).sum(axis=2)
-        unexplained = exact.products(np.square(rows), self.precisions_[wanted]) - explained
-        return (linear - 0.5 * unexplained).astype(self.dtype_)
+        return (linear - 0.5 * (squares - explained)).astype(self.dtype_)
 
+    def _without_factors(self, rows: np.ndarray, classes: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
+        linear = exact.products(rows, self.columns_[classes]) + self.offsets_[classes]
+        return linear, exact.products(np.square(rows), self.precisions_[classes])
 
-def factor_analysis(covariance: np.ndarray, rank: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:
-    """``L, d`` with ``L Lᵀ + diag(d)`` close to a covariance, by EM from its leading directions."""
-    width, variances = len(covariance), np.diag(covariance)
-    spectrum, vectors = eigh(covariance, subset_by_index=(width - rank, width - 1), check_finite=False)
-    rest = (variances.sum() - spectrum.sum()) / max(1, width - rank)
-    loadings, least = vectors * np.sqrt(np.maximum(spectrum - rest, 0)), _LEAST * variances.mean()
-    noise = np.maximum(variances - np.square(loadings).sum(axis=1), least)
-    for _ in range(iterations):
-        scaled = (loadings / noise[:, None]).T
-        posterior = np.linalg.solve(np.eye(rank) + scaled @ loadings, scaled)  # mean of the factors, given a sample
-        cross = covariance @ posterior.T
-        second = np.eye(rank) - posterior @ loadings + posterior @ cross
-        loadings = np.linalg.solve(second, cross.T).T
-        noise = np.maximum(variances - (loadings * cross).sum(axis=1), least)
-    return loadings, noise
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        linear, squares = self._without_factors(rows := self.embedding_(X), slice(None))
+        quick = kept(self.factors_, lambda: Shortlist(self.factors_, self.along_, np.full(self.along_.shape, 0.5)))
+        return self._best_among(X, quick(rows, linear - 0.5 * squares))

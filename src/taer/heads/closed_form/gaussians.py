@@ -13,6 +13,7 @@ import numpy as np
 
 from taer.heads import exact
 from taer.heads.base import Task, grown
+from taer.heads.closed_form import shortlist
 from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.linalg import (
@@ -186,6 +187,26 @@ class GaussianHead(ClosedFormHead):
                 ratio = (np.square(along - self.along_[wanted[part]]) * weights).sum(axis=2) - level
                 scores[:, part] += self.betas_[block] * ratio
         return scores.astype(self.dtype_)
+
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        if not 0 < self.directions_.size <= shortlist.MOST:
+            return super()._best(X)
+
+        def make() -> shortlist.Shortlist:
+            weights, levels = self._curvature(np.arange(len(self.block_)))
+            return shortlist.Shortlist(
+                self.directions_,
+                self.along_,
+                weights,
+                levels,
+                self.betas_[self.block_],
+                self.block_,
+                self.whiteners_,
+            )
+
+        rows = self.embedding_(X)
+        linear = exact.products(rows, self.columns_) + self.offsets_
+        return self._best_among(X, shortlist.kept(self.directions_, make)(rows, linear))
 
     def _curvature(self, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The factor of a squared distance along each direction in the log-ratio of densities, and the constant."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, lapack, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigh, get_blas_funcs, lapack, solve_triangular
 
 from taer.heads import exact
 from taer.statistics import ClassStatistics
+
+_LEAST_NOISE = (
+    1e-3  # of the mean variance: the least noise of a feature, below which EM of few samples would drive it
+)
 
 
 def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
@@ -87,3 +91,20 @@ def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvectors (as rows) and eigenvalues of a scatter."""
     spectrum, vectors = np.linalg.eigh(scatter)
     return vectors.T, np.maximum(spectrum, 0)
+
+
+def factor_analysis(covariance: np.ndarray, rank: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:
+    """``L, d`` with ``L Lᵀ + diag(d)`` near a covariance: EM from its leading directions."""
+    width, variances = len(covariance), np.diag(covariance)
+    spectrum, vectors = eigh(covariance, subset_by_index=(width - rank, width - 1), check_finite=False)
+    rest = (variances.sum() - spectrum.sum()) / max(1, width - rank)
+    loadings, least = vectors * np.sqrt(np.maximum(spectrum - rest, 0)), _LEAST_NOISE * variances.mean()
+    noise = np.maximum(variances - np.square(loadings).sum(axis=1), least)
+    for _ in range(iterations):
+        scaled = (loadings / noise[:, None]).T
+        posterior = np.linalg.solve(np.eye(rank) + scaled @ loadings, scaled)  # of the factors, given a sample
+        cross = covariance @ posterior.T
+        second = np.eye(rank) - posterior @ loadings + posterior @ cross
+        loadings = np.linalg.solve(second, cross.T).T
+        noise = np.maximum(variances - (loadings * cross).sum(axis=1), least)
+    return loadings, noise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 import numpy as np
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from taer.serve import schemas
@@ -21,8 +23,16 @@ from taer.serve.service import Service
 _SMALL = 1 << 22  # multiplications that are done at once; more would keep other requests waiting
 
 
+class _Direct(APIRoute):
+    """An endpoint that reads its request itself: finding its arguments would take FastAPI longer than the answer."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
+
+
 def router(service: Service, counters: Counters) -> APIRouter:
-    router = APIRouter(tags=["use"])
+    router, read = APIRouter(tags=["use"], route_class=_Direct), body(PredictRequest)
 
     @router.post(
         "/predict",
@@ -30,11 +40,12 @@ def router(service: Service, counters: Counters) -> APIRouter:
         responses=problems(409, 415),
         openapi_extra=described(PredictRequest),
     )
-    async def predict(request: Annotated[PredictRequest, Depends(body(PredictRequest))]) -> Response:
+    async def predict(http_request: Request) -> Response:
         """The likeliest classes of each sample, and whether it looks like none of them.
 
         Never waits for a task that is being learned. Vectors may come as an array in numpy's own format, too.
         """
+        request = await read(http_request)
         small = len(request.vectors) * (service.width or 0) * 100 < _SMALL and len(request.vectors) > 0
         answer = _predict(service, request) if small else await run_in_threadpool(_predict, service, request)
         counters.samples.inc(len(answer["predictions"]))
@@ -46,15 +57,12 @@ def router(service: Service, counters: Counters) -> APIRouter:
 
 def _predict(service: Service, request: PredictRequest) -> dict[str, Any]:
     answers = service.predict(to_matrix(request, service.backbone, service.width))
-    ranks = -answers.probabilities
-    ranks[
-        np.arange(len(ranks)), answers.best
-    ] = -np.inf  # where probabilities round to a tie, the scores still decide
+    ranks, rows = -answers.probabilities, np.arange(len(answers.best))[:, None]
+    ranks[rows, answers.best[:, None]] = -np.inf  # where probabilities round to a tie, the scores still decide
     top = np.argsort(ranks, axis=1, kind="stable")[:, : request.top]
-    names = [str(label) for label in answers.classes.tolist()]
     listed = zip(
-        np.take_along_axis(answers.probabilities, top, axis=1).tolist(),
-        top.tolist(),
+        answers.probabilities[rows, top].tolist(),
+        answers.classes[top].astype(str).tolist(),
         answers.novelty.tolist(),
         answers.unknown.tolist(),
         strict=True,
@@ -64,13 +72,13 @@ def _predict(service: Service, request: PredictRequest) -> dict[str, Any]:
         "threshold": answers.threshold,
         "predictions": [
             {
-                "label": names[order[0]],
+                "label": names[0],
                 "probabilities": [
-                    {"label": names[i], "probability": share} for i, share in zip(order, shares, strict=True)
+                    {"label": name, "probability": share} for name, share in zip(names, shares, strict=True)
                 ],
                 "novelty": novelty,
                 "unknown": unknown,
             }
-            for shares, order, novelty, unknown in listed
+            for shares, names, novelty, unknown in listed
         ],
     }

@@ -1,0 +1,98 @@
+"""Answers by a shortlist are those of the exact scores, and what is kept for it belongs to one state of a head."""
+
+import copy
+import gc
+
+import numpy as np
+import pytest
+
+import taer
+from taer.heads.closed_form import shortlist
+from tests.conftest import blobs
+
+NAMES = ["gauss-chain", "gauss-frozen", "factor-analyser"]
+
+
+def samples(n_classes, seed):
+    X, y = blobs(n_classes, per_class=12, width=20, seed=seed)
+    return X.astype(np.float32), y
+
+
+@pytest.fixture(params=NAMES)
+def head(request):
+    head = taer.make_head(request.param, random_state=0)
+    for first in (0, 4, 8):  # three blocks of gauss-chain
+        X, y = samples(4, seed=first)
+        head.partial_fit(X, y + first)
+    X, y = samples(2, seed=1)
+    return head.partial_fit(X, y)  # two of the first block come back
+
+
+def by_scores(head, X):
+    return head.classes_[head.scores(X).argmax(axis=1)]
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-3, 1.0, 100.0, 1e30])
+def test_answers_are_those_of_the_exact_scores(head, scale):
+    X = np.random.default_rng(2).normal(size=(200, 20)).astype(np.float32) * np.float32(scale)
+    assert (head.predict(X) == by_scores(head, X)).all()
+    assert (np.concatenate([head.predict(X[[row]]) for row in range(20)]) == by_scores(head, X[:20])).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("normalize", ["none", "l2"])
+def test_equal_classes_are_left_to_the_exact_scores(name, normalize):
+    """The same samples under two labels: every score is a tie, and the first of classes_ is the answer."""
+    X, y = samples(5, seed=0)
+    twice = np.concatenate([X, X]), np.concatenate([y + 5, y])
+    head = taer.make_head(name, random_state=0, normalize=normalize).partial_fit(*twice)
+    scores = head.scores(X)
+    assert (scores[:, :5] == scores[:, 5:]).all()
+    assert (head.predict(X) == scores[:, :5].argmax(axis=1)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_near_ties_are_left_to_the_exact_scores(name):
+    """Classes whose scores differ by less than float32 can tell, in a head of float64."""
+    X, y = blobs(5, per_class=12, width=20)
+    near = X + 1e-9 * np.random.default_rng(1).normal(size=X.shape)
+    head = taer.make_head(name, random_state=0).partial_fit(np.concatenate([X, near]), np.concatenate([y + 5, y]))
+    found = by_scores(head, X)
+    assert 0 < np.mean(found < 5) < 1
+    assert (head.predict(X) == found).all()
+
+
+def test_only_few_classes_are_left(head, monkeypatch):
+    """Of rows that are no near ties nothing is scored exactly."""
+    X = samples(4, seed=4)[0]
+    head.predict(X)
+    monkeypatch.setattr(type(head), "_scores", None)
+    head.predict(X)
+
+
+def test_what_is_kept_is_that_of_the_state_that_answers(head):
+    X = np.random.default_rng(3).normal(size=(200, 20)).astype(np.float32)
+    head.predict(X)
+    before, copied = by_scores(head, X), copy.copy(head)
+    more = samples(4, seed=40)
+    head.partial_fit(more[0], more[1] + 40)
+    assert (head.predict(X) == by_scores(head, X)).all()
+    assert (head.predict(X) != before).any()
+    assert (copied.predict(X) == before).all()
+    head.forget(41)
+    assert (head.predict(X) == by_scores(head, X)).all()
+    assert 41 not in head.predict(X)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_kept_goes_with_the_head(name):
+    X, y = samples(4, seed=0)
+    head = taer.make_head(name, random_state=0).partial_fit(X, y)
+    gc.collect()
+    before = len(shortlist._made)
+    head.predict(X)
+    head.predict(X[:1])
+    assert len(shortlist._made) == before + 1
+    del head
+    gc.collect()
+    assert len(shortlist._made) == before
