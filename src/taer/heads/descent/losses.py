@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import numpy as np
 
@@ -15,17 +16,27 @@ MARGIN = 0.5  # by which the class of a replayed sample should be nearer than ne
 
 def cross_entropy(scores: np.ndarray, batch: Batch) -> np.ndarray:
     """The gradient of the weighted cross-entropy with the batch's targets."""
-    return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
+    return _softmax_less_one(scores, batch.own, batch.weight)
 
 
 def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """``weight · (softmax(scores) - onehot(target))``; the scores may be overwritten."""
+    return _softmax_less_one(scores, target * len(target) + np.arange(len(target)), weight)
+
+
+def _softmax_less_one(scores: np.ndarray, own: np.ndarray, weight: np.ndarray) -> np.ndarray:
     by_class = np.ascontiguousarray(scores.T)  # in the loop they are stored so, and nothing is copied
     by_class -= np.maximum.reduce(by_class, axis=0)
     np.exp(by_class, out=by_class)
-    by_class *= weight / np.add.reduce(by_class, axis=0)
-    by_class.reshape(-1)[target * len(target) + np.arange(len(target))] -= weight
+    by_class *= weight / np.dot(_ones(len(by_class), by_class.dtype), by_class)
+    by_class.reshape(-1)[own] -= weight
     return by_class.T
+
+
+@cache
+def _ones(n: int, dtype: np.dtype) -> np.ndarray:
+    """By which sums over classes are products: faster, and of float32 no less precise."""
+    return np.ones(n, dtype)
 
 
 def spread_cross_entropy(scores: np.ndarray, target: np.ndarray, weight: np.ndarray, entropy: float) -> np.ndarray:
