@@ -121,5 +121,5 @@ class DescentHead(Head):
             top = scores.max(axis=1)
             scores -= top[:, None]
             np.exp(scores, out=scores)
-            found[rows] = top + np.log(scores @ ones)  # a sum as a product is faster, and no less precise
+            found[rows] = top + np.log(scores @ ones)  # a sum as a product: faster
         return found

@@ -109,7 +109,7 @@ class Loop:
                     # Class by class in memory: what is summed over classes is then summed a whole batch at a time.
                     scores = np.empty((moving + (resting is not None), len(rows)), columns.dtype)
                     of_moving = scores[:moving]
-                np.dot(columns, rows.T, out=of_moving)
+                np.matmul(columns, rows.T, out=of_moving)
                 if resting is not None:
                     scores[moving] = batch.constants[resting]
                 if plan.offsets is not None:
@@ -125,7 +125,7 @@ class Loop:
                     gradient *= lr
                     columns -= np.matmul(gradient, rows, out=change)
                 else:
-                    plan.step(columns, np.matmul(gradient, rows, out=change), lr)
+                    plan.step(columns, gradient @ rows, lr)
         check_finite(columns, full_step)
 
     def batches(self, plan: Plan) -> Iterator[Batch]:

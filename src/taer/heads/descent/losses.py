@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,8 @@ MARGIN = 0.5  # by which the class of a replayed sample should be nearer than ne
 
 def cross_entropy(scores: np.ndarray, batch: Batch) -> np.ndarray:
     """The gradient of the weighted cross-entropy with the batch's targets."""
+    if batch.own is None:
+        return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
     return _softmax_less_one(scores, batch.own, batch.weight)
 
 
@@ -34,8 +37,8 @@ def _softmax_less_one(scores: np.ndarray, own: np.ndarray, weight: np.ndarray) -
 
 
 @cache
-def _ones(n: int, dtype: np.dtype) -> np.ndarray:
-    """By which sums over classes are products: faster, and of float32 no less precise."""
+def _ones(n: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """With these, sums over classes are products, which are faster."""
     return np.ones(n, dtype)
 
 
