@@ -108,10 +108,10 @@ def margin_gradient(
     found, k = np.zeros_like(cosines), min(k, len(new))
     replayed = np.flatnonzero(is_old)
     if len(replayed):
-        of_new = cosines[np.ix_(replayed, new)]
+        of_new = cosines[replayed[:, None], new]
         nearest = np.argpartition(-of_new, k - 1, axis=1)[:, :k]
         own = cosines[replayed, target[replayed]][:, None]
-        violated = (MARGIN - own + np.take_along_axis(of_new, nearest, axis=1) > 0) / (len(replayed) * k)
+        violated = (MARGIN - own + of_new[np.arange(len(replayed))[:, None], nearest] > 0) / (len(replayed) * k)
         found[replayed[:, None], new[nearest]] = violated
         found[replayed, target[replayed]] = -violated.sum(axis=1)
     return found

@@ -84,8 +84,8 @@ class UCIR(
         """Move the current rows in place; returns the scale."""
         moving, union, loop = task.current, self._union(task), self._loop()
         # Cosines are products times 1 / |h|, a constant of a sample.
-        shrink = [_shrinkages(self.embedding_(union.X[part])) for part in row_chunks(union.X)]
-        plan = Plan(Samples(union.X, {**union.constants, "shrink": np.concatenate(shrink)}), cross_entropy)
+        shrinkages = [_shrinkages(self.embedding_(union.X[part])) for part in row_chunks(union.X)]
+        plan = Plan(Samples(union.X, {**union.constants, "shrink": np.concatenate(shrinkages)}), cross_entropy)
         is_old = np.isin(np.arange(task.n_classes), task.old)
         unit, own = unit_rows(rows), rows[moving]
         speed, eta_speed = np.zeros_like(own), 0.0
