@@ -42,6 +42,7 @@ from taer.stream import class_stream
 ROOT = Path(__file__).parents[1]
 EPOCHS = (1, 10)  # the paper's numbers: one for large data sets, ten for CUB-200
 REQUIRED = {"taer": 8, "er": 5, "derpp": 5, "ssil": 5, "ucir": 5, "oewc": 5, "gss": 20}  # times a torch loop
+TIMES_PRODUCTS = {1: 3, 10: 2}  # by epochs: at most so many times the matrix products alone
 ABLATION = ("taer", "er", "er-fixed", "er-balanced", "finetune", "joint")
 MAIN_TABLE = "finetune,oewc,er,icarl,gss,derpp,ucir,ssil,taer,joint"
 THREE_SIDES = "taer, s | torch, s | Avalanche, s | times torch | times Avalanche | accuracy of the three"
@@ -269,12 +270,13 @@ def aims(document: Document, found: dict[int, dict[str, Side]], growing: float) 
                 times >= wanted,
                 what_it_takes(own, budget, alone),
             )
+        most = TIMES_PRODUCTS[epochs]
         document.target(
             f"taer against its matrix products, {case}: times slower",
-            "≤ 3",
+            f"≤ {most}",
             own / alone,
-            own <= 3 * alone,
-            what_it_takes(own, 3 * alone, alone),
+            own <= most * alone,
+            what_it_takes(own, most * alone, alone),
         )
     for name, times in document.times_torch.items():
         wanted = REQUIRED[name]

@@ -174,13 +174,15 @@ class GreedyBalanced(Memory):
         slots: list[list[int]] = [[] for _ in labels]  # per class, the numbers of its samples
         for number, code in enumerate(codes[: len(self)].tolist()):
             slots[code].append(number)
-        counts, held = np.array([len(members) for members in slots]), len(self)
+        counts, held = [len(members) for members in slots], len(self)
         quota, may_enter = self.capacity / max(1, sum(seen)), [True] * len(labels)
+        offered = np.unique(codes[len(self) :]).tolist()
 
         def evict() -> None:
-            fullest = np.flatnonzero(counts == counts.max())
+            most = max(counts)
+            fullest = [code for code, count in enumerate(counts) if count == most]
             largest = fullest[rng.integers(len(fullest))]
-            slots[largest].pop(rng.integers(counts[largest]))
+            slots[largest].pop(rng.integers(most))
             counts[largest] -= 1
             may_enter[largest] = True
 
@@ -192,6 +194,8 @@ class GreedyBalanced(Memory):
                 continue
             if seen[code] and counts[code] >= quota:
                 may_enter[code] = False  # and so it stays while no sample of it is evicted: the quota only shrinks
+                if not any(may_enter[each] for each in offered):
+                    break  # nothing enters any more, so nothing is evicted
                 continue
             if not seen[code]:
                 seen[code] = True

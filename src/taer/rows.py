@@ -79,10 +79,15 @@ class StackedRows(Rows):
         self.dtype = np.result_type(*(part.dtype for part in parts))
 
     def _take(self, numbers: np.ndarray) -> np.ndarray:
-        rows = np.empty((len(numbers), self.shape[1]), self.dtype)
         which = np.searchsorted(self.ends, numbers, side="right")
-        for i in np.unique(which):
-            here = which == i
+        first = self.parts[0]
+        if isinstance(first, np.ndarray) and first.dtype == self.dtype and len(first):
+            rows = first.take(numbers, axis=0, mode="clip")  # as if all were there: then few are copied twice
+            others = np.unique(which[which > 0])
+        else:
+            rows, others = np.empty((len(numbers), self.shape[1]), self.dtype), np.unique(which)
+        for i in others:
+            here = np.flatnonzero(which == i)
             rows[here] = self.parts[i][numbers[here] - (self.ends[i] - len(self.parts[i]))]
         return rows
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from taer.heads.adapter.network import Network, NetworkPlan, shrunk, units_of
+from taer.heads.adapter.network import Network, NetworkPlan, descend, shrunk, units_of
 from taer.heads.adapter.tasks import GUESSING, MASKS, TaskHead
 from taer.heads.base import Task
 from taer.heads.descent.loop import Samples
@@ -71,7 +71,7 @@ class AGSCLAdapter(TaskHead, name="ags-cl-adapter", card=GUESSING):
         def move(network: Network, gradients: Network, lr: float) -> None:
             stepped = network.hidden - lr * gradients.hidden - anchor
             network.hidden[:] = anchor + shrunk(stepped, lr * strength)
-            network.columns[:] -= lr * gradients.columns
+            descend(network.columns, gradients.columns, lr)
 
         plan = NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, move=move)
         self._loop().train(network, plan)

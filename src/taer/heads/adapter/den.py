@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from taer.heads.adapter.network import Network, NetworkPlan, shrunk, units_of
+from taer.heads.adapter.network import Network, NetworkPlan, descend, shrunk, units_of
 from taer.heads.adapter.tasks import GUESSING, MASKS, TaskHead
 from taer.heads.base import Task, log_sum_exp
 from taer.heads.descent.loop import Samples
@@ -58,27 +58,29 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
 
     def _train(self, task: Task, network: Network) -> Network:
         if not self._is_new(task):  # more samples of known classes: their units are frozen
-            self._fit(task, network, np.zeros(len(network.hidden)))
+            self._fit(task, network)
             return network
         if self.n_tasks_ == 1:
-            self._fit(task, network, np.ones(len(network.hidden)), l1_units=self.l1, l1=self.l1)
+            self._fit(task, network, np.ones(len(network.hidden), self.dtype_), l1=self.l1)
             return network
         before = network.hidden.copy()
-        self._fit(task, network, np.zeros(len(before)), l1=self.l1)
-        self._fit(task, network, network.columns.any(axis=0).astype(float))
+        self._fit(task, network, l1=self.l1)
+        self._fit(task, network, network.columns.any(axis=0).astype(self.dtype_))
         if self._loss(task, network) > self.tau:
             network = self._expanded(task, network)
         return split(network, before, self.drift)
 
-    def _fit(self, task: Task, network: Network, moving: np.ndarray, l1_units: float = 0, l1: float = 0) -> None:
-        """Train the columns and the incoming weights of some units."""
-        rate = moving[:, None].astype(self.dtype_)
+    def _fit(self, task: Task, network: Network, moving: np.ndarray | None = None, l1: float = 0) -> None:
+        """Train the columns and the incoming weights of some units, if any."""
+        resting = len(network.hidden) if moving is None else 0
 
         def move(network: Network, gradients: Network, lr: float) -> None:
-            network.hidden[:] = thresholded(network.hidden - lr * rate * gradients.hidden, lr * l1_units)
-            network.columns[:] = thresholded(network.columns - lr * gradients.columns, lr * l1)
+            if moving is not None:
+                step(network.hidden, gradients.hidden * moving[:, None], lr, l1)
+            step(network.columns, gradients.columns, lr, l1)
 
-        self._loop().train(network, NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, move=move))
+        plan = NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, resting_units=resting, move=move)
+        self._loop().train(network, plan)
 
     def _expanded(self, task: Task, network: Network) -> Network:
         """The network with new units, without those that the group norm made zero."""
@@ -90,7 +92,7 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
         def move(network: Network, gradients: Network, lr: float) -> None:
             stepped = network.hidden[known:] - lr * gradients.hidden
             network.hidden[known:] = shrunk(stepped, np.full(self.added, lr * self.group))
-            network.columns[:] -= lr * gradients.columns
+            descend(network.columns, gradients.columns, lr)
 
         plan = NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, resting_units=known, move=move)
         self._loop().train(larger, plan)
@@ -105,9 +107,16 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
         return total / len(task.X)
 
 
+def step(weights: np.ndarray, gradient: np.ndarray, lr: float, l1: float) -> None:
+    """One of descent, then the proximal map of the sparsity."""
+    descend(weights, gradient, lr)
+    if l1:
+        weights[:] = thresholded(weights, lr * l1)
+
+
 def thresholded(weights: np.ndarray, by: float) -> np.ndarray:
     """Soft thresholding, the proximal map of the absolute value."""
-    return np.sign(weights) * np.maximum(np.abs(weights) - by, 0) if by else weights
+    return weights - np.clip(weights, -by, by)
 
 
 def split(network: Network, before: np.ndarray, drift: float) -> Network:

@@ -9,13 +9,16 @@ import numpy as np
 
 from taer.heads import exact
 from taer.heads.adapter.memory import ExemplarHead
-from taer.heads.adapter.network import Network, NetworkPlan
+from taer.heads.adapter.network import Network, NetworkPlan, descend, units_of
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, Samples
 from taer.heads.descent.losses import cross_entropy_gradient
 from taer.heads.embedding import Standardize
 from taer.heads.params import param
+from taer.rows import row_chunks
+
+_KEPT = 1 << 24  # answers of frozen units that are kept for a task
 
 
 class DERAdapter(
@@ -68,12 +71,18 @@ class DERAdapter(
 
         def move(network: Network, gradients: Network, lr: float) -> None:
             gradients.columns[task.n_classes :, :resting] = 0  # the auxiliary layer sees the new units alone
-            network.hidden[resting:] -= lr * gradients.hidden
-            network.columns[:] -= lr * gradients.columns
+            descend(network.hidden[resting:], gradients.hidden, lr)
+            descend(network.columns, gradients.columns, lr)
 
-        plan = NetworkPlan(
-            self._union(task), self._gradient(task), answering=task.n_classes, resting_units=resting, move=move
-        )
+        union = self._union(task)
+        if len(union) * resting <= _KEPT:  # what frozen units answer is computed once, not in every epoch
+            parts = [
+                units_of(network.hidden[:resting], self.embedding_(union.X[rows])) for rows in row_chunks(union.X)
+            ]
+            union = Samples(
+                union.X, {**union.constants, "resting_units": np.ascontiguousarray(np.concatenate(parts))}
+            )
+        plan = NetworkPlan(union, self._gradient(task), answering=task.n_classes, resting_units=resting, move=move)
         self._loop().train(network, plan)
         self._store(replace(network, columns=network.columns[: task.n_classes]))
         self._remember(task)
@@ -104,7 +113,7 @@ class DERAdapter(
             weight = batch.weight / self.temperature
             return cross_entropy_gradient(scores / self.temperature, batch.constants["target"], weight)
 
-        units, columns = self._units(self.memory_.X), np.zeros_like(self.columns_)
+        units, columns = np.ascontiguousarray(self._units(self.memory_.X)), np.zeros_like(self.columns_)
         as_they_are = Standardize(np.zeros(units.shape[1]), np.ones(units.shape[1]), self.dtype_)
         loop = replace(self._loop(self.balanced_epochs), embedding=as_they_are)
         loop.descend(columns, Plan(Samples(units, {"target": self.memory_.y}), gradient))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from taer.heads.adapter.network import Network, NetworkPlan
+from taer.heads.adapter.network import Network, NetworkPlan, descend
 from taer.heads.adapter.tasks import GUESSING, TaskHead
 from taer.heads.base import Task, grown
 from taer.heads.descent.loop import Samples
@@ -105,7 +105,7 @@ def swapping(coefficients: np.ndarray, atoms: np.ndarray) -> Callable[[Network, 
     """A step that moves only the atoms and the columns."""
 
     def move(network: Network, gradients: Network, lr: float) -> None:
-        network.columns[:] -= lr * gradients.columns
+        descend(network.columns, gradients.columns, lr)
         atoms[:] -= lr * by_atoms(gradients.hidden, coefficients, len(atoms))
         network.hidden[:] = mixed(coefficients, atoms)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taer.heads.descent.loop import Loop, Plan, check_finite, entropy_gradient
+from taer.heads.descent.loop import Batch, Loop, Plan, check_finite, entropy_gradient
 from taer.threads import one_blas_thread
 
 
@@ -22,19 +22,26 @@ class Network:
 
     def gradients(self, rows: np.ndarray, units: np.ndarray, by_scores: np.ndarray, resting: int = 0) -> Network:
         """Backpropagate the gradient of the scores; the first rows of ``hidden``, which are frozen, are left out."""
-        by_gated = by_scores @ self.columns
-        by_sums = by_gated[:, resting:] * self.gates[resting:] * (units[:, resting:] > 0)
+        by_gated = by_scores.T @ units  # by the products of columns and gates
+        by_sums = (self.columns * self.gates).T[resting:] @ by_scores.T  # unit by unit, as units lie in memory
+        by_sums *= units.T[resting:] > 0
         return Network(
-            hidden=by_sums.T @ rows,
-            columns=by_scores.T @ (units * self.gates),
-            gates=(by_gated * units).sum(axis=0),
+            hidden=by_sums @ rows,
+            columns=by_gated * self.gates,
+            gates=(by_gated * self.columns).sum(axis=0),
         )
 
 
 def units_of(hidden: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """``relu(hidden @ h)`` of each row."""
-    units: np.ndarray = rows @ hidden.T
-    return np.maximum(units, 0, out=units)
+    """``relu(hidden @ h)`` of each row; unit by unit in memory, which is the faster product for few rows."""
+    units: np.ndarray = hidden @ rows.T
+    return np.maximum(units, 0, out=units).T
+
+
+def descend(weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
+    """A step of plain descent, in place; the gradient is overwritten."""
+    gradient *= lr
+    weights -= gradient
 
 
 def shrunk(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -69,8 +76,8 @@ class NetworkLoop(Loop):
                 for at, batch in enumerate(self.batches(plan)):
                     if plan.prepare is not None:
                         plan.prepare(at / (steps - 1) if steps > 1 else 1.0)
-                    units = units_of(network.hidden, batch.rows)
-                    scores = (units * network.gates) @ network.columns.T
+                    units = self._units(network, plan, batch)
+                    scores = ((network.columns * network.gates) @ units.T).T
                     if self.entropy:
                         spread = entropy_gradient(scores[:, : plan.answering], self.entropy * batch.weight)
                     by_scores = plan.gradient(scores, batch)
@@ -81,7 +88,12 @@ class NetworkLoop(Loop):
                     if plan.move is not None:
                         plan.move(network, gradients, lr)
                     else:
-                        network.hidden[plan.resting_units :] -= lr * gradients.hidden
-                        network.columns[:] -= lr * gradients.columns
+                        descend(network.hidden[plan.resting_units :], gradients.hidden, lr)
+                        descend(network.columns, gradients.columns, lr)
         check_finite(network.hidden, full_step)
         check_finite(network.columns, full_step)
+
+    def _units(self, network: Network, plan: NetworkPlan, batch: Batch) -> np.ndarray:
+        if (resting := batch.constants.get("resting_units")) is None:
+            return units_of(network.hidden, batch.rows)
+        return np.concatenate([resting, units_of(network.hidden[plan.resting_units :], batch.rows)], axis=1)

@@ -16,7 +16,7 @@ from taer.heads.fitted import Fitted, array, value_of
 from taer.heads.params import param
 from taer.rows import row_chunks
 
-_FEW = 8  # factor for smaller pieces, which stay in the cache
+_FEW = 16  # factor for smaller pieces, which stay in the cache
 
 
 class DescentHead(Head):
@@ -123,13 +123,13 @@ class DescentHead(Head):
 
     def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
         """``log Σ exp`` of the scores of some classes: a constant per sample while their columns do not move."""
-        columns, offsets = self.columns_[classes], self.offsets_[classes, None].astype(self.columns_.dtype)
-        found = np.empty(len(X), self.columns_.dtype)
+        columns, offsets = self.columns_[classes].T.copy(), self.offsets_[classes].astype(self.columns_.dtype)
+        found, ones = np.empty(len(X), columns.dtype), np.ones(len(classes), columns.dtype)
         for rows in row_chunks(X, width=_FEW * max(X.shape[1], len(classes))):
-            scores = columns @ self.embedding_(X[rows]).T
+            scores = self.embedding_(X[rows]) @ columns
             scores += offsets
-            top = scores.max(axis=0)
-            scores -= top
+            top = scores.max(axis=1)
+            scores -= top[:, None]
             np.exp(scores, out=scores)
-            found[rows] = top + np.log(scores.sum(axis=0, dtype=np.float64))
+            found[rows] = top + np.log(scores @ ones)  # a sum as a product: faster
         return found

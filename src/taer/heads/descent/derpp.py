@@ -10,7 +10,7 @@ import numpy as np
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, Samples
-from taer.heads.descent.losses import cross_entropy_gradient
+from taer.heads.descent.losses import cross_entropy
 from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.heads.params import param
 
@@ -55,7 +55,9 @@ class DERPP(MemoryHead, name="derpp", card=Card("baseline", old_scores="move", k
         def constants(X: Any, y: np.ndarray) -> dict[str, np.ndarray]:
             old = np.isin(self.memory_.y, task.old)
             logits = _widened(self.memory_.extra["logits"][old], task.n_classes).astype(columns.dtype)
-            return {"target": y, "logits": np.nan_to_num(logits, nan=0) if self.unseen_logits == "zero" else logits}
+            compared = np.isfinite(logits) | (self.unseen_logits == "zero")
+            pull = (2 * compared / compared.sum(axis=1, keepdims=True)).astype(columns.dtype)
+            return {"target": y, "logits": np.nan_to_num(logits, nan=0), "pull": pull}
 
         replay = self._replay(task, constants)
         return Plan(
@@ -92,13 +94,11 @@ def _widened(logits: np.ndarray, n_classes: int) -> np.ndarray:
 
 def _gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
     if len(batch.parts) == 1:
-        return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
-    current, first, second = batch.parts
-    difference = scores[first] - batch.constants["logits"][: first.stop - first.start]
-    known = np.isfinite(difference)
-    by_logits = np.where(known, difference, 0) * (2 * batch.weight[first] / known.sum(axis=1))[:, None]
-    for part in (current, second):
-        target, weight = batch.constants["target"][part], batch.weight[part]
-        scores[part] = cross_entropy_gradient(scores[part], target, weight)
-    scores[first] = by_logits
-    return scores
+        return cross_entropy(scores, batch)
+    _, first, _ = batch.parts
+    n, logits, pull = first.stop - first.start, batch.constants["logits"], batch.constants["pull"]
+    by_logits = scores[first] - logits[:n]
+    by_logits *= pull[:n] * batch.weight[first, None]
+    found = cross_entropy(scores, batch)  # of all rows at once, which is faster; then the first draw is replaced
+    found[first] = by_logits
+    return found

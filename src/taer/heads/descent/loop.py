@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,9 @@ class Batch(NamedTuple):
     weight: np.ndarray  # of each row in the loss
     parts: tuple[slice, ...]  # the current batch and each draw
     fraction: float = 1.0  # of the learning rate in this step; below 1 for a smaller, weighted batch
+    own: np.ndarray | None = (
+        None  # position of the score of each row's target among the scores, stored class by class
+    )
 
 
 @dataclass(frozen=True)
@@ -109,30 +113,33 @@ class Loop:
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
         """Train ``columns`` in place, following the plan."""
-        moving, resting, dtype = len(columns), plan.resting, columns.dtype
+        moving, resting = len(columns), plan.resting
         full_step = self.lr if plan.lr is None else plan.lr
+        scores, change = np.empty((0, 0), columns.dtype), np.empty_like(columns)
         with np.errstate(all="ignore"):
-            for _ in range(self.epochs):
-                for batch in self.batches(plan):
+            for batch in (batch for _ in range(self.epochs) for batch in self.batches(plan)):
+                rows = batch.rows
+                if len(rows) != scores.shape[1]:
                     # Scores are stored class by class, so that sums over classes run over whole batches.
-                    scores = np.empty((moving + (resting is not None), len(batch.rows)), dtype)
-                    np.matmul(columns, batch.rows.T, out=scores[:moving])
-                    if resting is not None:
-                        scores[moving] = batch.constants[resting]
-                    if plan.offsets is not None:
-                        scores[:moving] += plan.offsets[:, None]
-                    if self.entropy:
-                        inside = None if resting is None else batch.constants[f"{resting}_entropy"]
-                        spread = entropy_gradient(scores.T, self.entropy * batch.weight, inside).T[:moving]
-                    gradient = plan.gradient(scores.T, batch).T[:moving]
-                    if self.entropy:
-                        gradient += spread
-                    lr = full_step * batch.fraction
-                    if plan.step is None:
-                        gradient *= lr
-                        columns -= gradient @ batch.rows
-                    else:
-                        plan.step(columns, gradient @ batch.rows, lr)
+                    scores = np.empty((moving + (resting is not None), len(rows)), columns.dtype)
+                    of_moving = scores[:moving]
+                np.matmul(columns, rows.T, out=of_moving)
+                if resting is not None:
+                    scores[moving] = batch.constants[resting]
+                if plan.offsets is not None:
+                    of_moving += plan.offsets[:, None]
+                if self.entropy:
+                    inside = None if resting is None else batch.constants[f"{resting}_entropy"]
+                    spread = entropy_gradient(scores.T, self.entropy * batch.weight, inside).T[:moving]
+                gradient = plan.gradient(scores.T, batch).T[:moving]
+                if self.entropy:
+                    gradient += spread
+                lr = full_step * batch.fraction
+                if plan.step is None:
+                    gradient *= lr
+                    columns -= np.matmul(gradient, rows, out=change)
+                else:
+                    plan.step(columns, gradient @ rows, lr)
         check_finite(columns, full_step)
 
     def batches(self, plan: Plan) -> Iterator[Batch]:
@@ -160,35 +167,36 @@ class Loop:
     def _block(self, plan: Plan, picks: np.ndarray, fraction: float = 1.0) -> Iterator[Batch]:
         """Several batches of equal size, whose draws and constants are gathered together."""
         (steps, size), X, replay = picks.shape, plan.current.X, plan.replay
-        constants = {name: values[picks] for name, values in plan.current.constants.items()}
+        constants = {name: values.take(picks, axis=0) for name, values in plan.current.constants.items()}
         sizes, drawn = [size], None
         if replay is not None and len(replay):
             draws = [draw(len(replay), plan.replay_size, steps, self.rng) for _ in plan.weights[1:]]
             sizes += [each.shape[1] for each in draws]
             drawn = np.concatenate(draws, axis=1)
             for name, values in replay.constants.items():
-                own = [constants[name]] if name in constants else []
-                constants[name] = np.concatenate([*own, values[drawn]], axis=1)
+                of_current = [constants[name]] if name in constants else []
+                constants[name] = np.concatenate([*of_current, values.take(drawn, axis=0)], axis=1)
         shares = [weight / part for weight, part in zip(plan.weights, sizes, strict=False)]
         weight = np.repeat(np.array(shares, self.embedding.dtype), sizes)
-        ends = np.cumsum(sizes).tolist()
+        ends = list(accumulate(sizes))
         parts = tuple(slice(end - part, end) for end, part in zip(ends, sizes, strict=True))
+        n, target = ends[-1], constants.get("target")
+        own = target * n + np.arange(n) if target is not None and target.shape == (steps, n) else None
         # One small buffer for all steps stays in the cache; arrays are read row by row, other storage once per block.
-        rows = np.empty((ends[-1], X.shape[1]), self.embedding.dtype)
+        rows = np.empty((n, X.shape[1]), self.embedding.dtype)
+        current, replayed = rows[:size], rows[size:]
         stored = None if isinstance(X, np.ndarray) else X[picks.ravel()].reshape(steps, size, -1)
+        in_place = stored is None and X.dtype == rows.dtype
         for at in range(steps):
-            if stored is not None:
-                rows[:size] = stored[at]
-            elif X.dtype == rows.dtype:
-                X.take(
-                    picks[at], axis=0, out=rows[:size], mode="clip"
-                )  # clip avoids a copy; all indices are in range
+            if in_place:
+                X.take(picks[at], axis=0, out=current, mode="clip")  # clip avoids a copy; all indices are in range
             else:
-                rows[:size] = X[picks[at]]
-            self.embedding.apply(rows[:size])
+                current[:] = X[picks[at]] if stored is None else stored[at]
+            self.embedding.apply(current)
             if replay is not None and drawn is not None:
-                replay.X.take(drawn[at], axis=0, out=rows[size:], mode="clip")
-            yield Batch(rows, {name: values[at] for name, values in constants.items()}, weight, parts, fraction)
+                replay.X.take(drawn[at], axis=0, out=replayed, mode="clip")
+            of_step = {name: values[at] for name, values in constants.items()}
+            yield Batch(rows, of_step, weight, parts, fraction, None if own is None else own[at])
 
 
 def entropy_gradient(scores: np.ndarray, weight: np.ndarray, inside: np.ndarray | None = None) -> np.ndarray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +17,29 @@ MARGIN = 0.5  # between the cosines of a replayed sample with its own class and 
 
 def cross_entropy(scores: np.ndarray, batch: Batch) -> np.ndarray:
     """The gradient of the weighted cross-entropy for the targets of the batch."""
-    return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
+    if batch.own is None:
+        return cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
+    return _softmax_less_one(scores, batch.own, batch.weight)
 
 
 def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """``weight · (softmax(scores) - onehot(target))``; the scores may be overwritten."""
+    return _softmax_less_one(scores, target * len(target) + np.arange(len(target)), weight)
+
+
+def _softmax_less_one(scores: np.ndarray, own: np.ndarray, weight: np.ndarray) -> np.ndarray:
     by_class = np.ascontiguousarray(scores.T)  # the loop stores scores in this order, so nothing is copied there
     by_class -= np.maximum.reduce(by_class, axis=0)
     np.exp(by_class, out=by_class)
-    by_class *= weight / np.add.reduce(by_class, axis=0)
-    by_class.reshape(-1)[target * len(target) + np.arange(len(target))] -= weight
+    by_class *= weight / np.dot(_ones(len(by_class), by_class.dtype), by_class)
+    by_class.reshape(-1)[own] -= weight
     return by_class.T
+
+
+@cache
+def _ones(n: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """With these, sums over classes are products, which are faster."""
+    return np.ones(n, dtype)
 
 
 def spread_cross_entropy(scores: np.ndarray, target: np.ndarray, weight: np.ndarray, entropy: float) -> np.ndarray:
@@ -94,10 +108,10 @@ def margin_gradient(
     found, k = np.zeros_like(cosines), min(k, len(new))
     replayed = np.flatnonzero(is_old)
     if len(replayed):
-        of_new = cosines[np.ix_(replayed, new)]
+        of_new = cosines[replayed[:, None], new]
         nearest = np.argpartition(-of_new, k - 1, axis=1)[:, :k]
         own = cosines[replayed, target[replayed]][:, None]
-        violated = (MARGIN - own + np.take_along_axis(of_new, nearest, axis=1) > 0) / (len(replayed) * k)
+        violated = (MARGIN - own + of_new[np.arange(len(replayed))[:, None], nearest] > 0) / (len(replayed) * k)
         found[replayed[:, None], new[nearest]] = violated
         found[replayed, target[replayed]] = -violated.sum(axis=1)
     return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.descent.loop import Plan, check_finite
+from taer.heads.descent.loop import Plan, Samples, check_finite
 from taer.heads.descent.losses import cross_entropy, margin_gradient, spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead
 from taer.heads.embedding import unit_rows
@@ -74,30 +74,38 @@ class UCIR(
         if len(task.new):
             sums = np.zeros((len(task.new), width))
             for part in row_chunks(task.X):
+                mapped = self.embedding_(task.X[part])
                 onehot = (task.y[part] == task.new[:, None]).astype(self.dtype_)
-                sums += onehot @ unit_rows(self.embedding_(task.X[part]))
+                sums += (onehot * _shrinkages(mapped)) @ mapped
             rows[task.new] = unit_rows(sums) * np.linalg.norm(rows[: task.n_known], axis=1).mean()
         return rows
 
     def _train(self, rows: np.ndarray, eta: float, task: Task) -> float:
         """Train the current columns in place; returns the scale."""
-        moving, plan, loop = task.current, Plan(self._union(task), cross_entropy), self._loop()
+        moving, union, loop = task.current, self._union(task), self._loop()
+        # Cosines are products times 1 / |h|, a constant of a sample.
+        shrinkages = [_shrinkages(self.embedding_(union.X[part])) for part in row_chunks(union.X)]
+        plan = Plan(Samples(union.X, {**union.constants, "shrink": np.concatenate(shrinkages)}), cross_entropy)
         is_old = np.isin(np.arange(task.n_classes), task.old)
         unit, own = unit_rows(rows), rows[moving]
         speed, eta_speed = np.zeros_like(own), 0.0
         with np.errstate(all="ignore"):
             for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
-                target, h = batch.constants["target"], unit_rows(batch.rows)
-                cosines = h @ unit.T
-                by_score = spread_cross_entropy(eta * cosines, target, batch.weight, self.entropy)
-                by_cosine = eta * by_score[:, moving]
-                by_cosine += margin_gradient(cosines, target, is_old[target], moving, self.k or 2)[:, moving]
+                target, shrink = batch.constants["target"], batch.constants["shrink"]
+                cosines = unit @ batch.rows.T  # class by class
+                cosines *= shrink
+                by_score = spread_cross_entropy((eta * cosines).T, target, batch.weight, self.entropy).T
+                by_cosine = eta * by_score[moving]
+                if (old := is_old[target]).any():
+                    by_cosine += margin_gradient(cosines.T, target, old, moving, self.k or 2).T[moving]
                 norms = np.linalg.norm(own, axis=1, keepdims=True)
                 norms[norms == 0] = 1
-                along = by_cosine.T @ h
-                along -= (along * unit[moving]).sum(axis=1, keepdims=True) * unit[moving]
-                by_eta = float((by_score * cosines).sum())
-                speed = self.momentum * speed + batch.fraction * (along / norms + self.weight_decay * own)
+                by_cosine *= shrink
+                along = by_cosine @ batch.rows
+                along -= np.einsum("ij,ij->i", along, unit[moving])[:, None] * unit[moving]
+                by_eta = float(np.vdot(by_score, cosines))
+                speed *= self.momentum
+                speed += batch.fraction * (along / norms + self.weight_decay * own)
                 eta_speed = self.momentum * eta_speed + batch.fraction * (by_eta + self.weight_decay * eta)
                 own -= self.lr * speed
                 eta -= self.lr * eta_speed
@@ -110,3 +118,9 @@ class UCIR(
         columns = self.columns_ if classes is None else self.columns_[classes]
         scores: np.ndarray = self.eta_ * (unit_rows(self.embedding_(X)) @ unit_rows(columns).T)
         return scores
+
+
+def _shrinkages(rows: np.ndarray) -> np.ndarray:
+    """By which rows are multiplied to have unit length: 1 for a row of zeros."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return 1 / np.where(lengths > 0, lengths, 1)
