@@ -5,7 +5,7 @@
 384 features in float32, one BLAS thread, processor time, best of several. A head is fitted on Gaussian classes of 8 samples
 (``--samples``: of more samples ``gauss-chain`` and ``gauss-frozen`` keep more directions) and asked about samples of them.
 The products are, for every class: one column, or its directions beside it (``bayes``, ``gauss-chain``, ``gauss-frozen``,
-``factor-analyser``), or a whole matrix (``rgda``, ``fecam``); in float64, which exact scores need, with the matrices ready
+``factor-analyzer``), or a whole matrix (``rgda``, ``fecam``); in float64, which exact scores need, with the matrices ready
 in memory. A matrix per class for 1,000 classes is 1.2 GB in float64 and is measured on a tenth of them.
 """
 

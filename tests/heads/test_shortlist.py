@@ -10,7 +10,7 @@ import taer
 from taer.heads.closed_form import shortlist
 from tests.conftest import blobs
 
-NAMES = ["gauss-chain", "gauss-frozen", "factor-analyser"]
+NAMES = ["gauss-chain", "gauss-frozen", "factor-analyzer"]
 
 
 def samples(n_classes, seed):

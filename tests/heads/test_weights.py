@@ -159,7 +159,7 @@ def test_balanced_classes_are_equally_frequent_in_an_epoch(name, tasks, monkeypa
     monkeypatch.setattr(Loop, "_order", watched)
     X, y = blobs(2, 400)
     rare = np.flatnonzero((y == 0) | (np.arange(len(y)) % 20 == 0))
-    small_head(name, random_state=0, class_weight="balanced").fit(X[rare], y[rare])
+    small_head(name, random_state=0, balance_classes=True).fit(X[rare], y[rare])
     fractions = np.sum(drawn, axis=0) / np.sum(drawn)
     np.testing.assert_allclose(fractions[:2], 0.5, atol=0.08)
 
@@ -172,9 +172,11 @@ def test_rare_classes_are_found_if_classes_are_balanced(name):
         np.flatnonzero((np.arange(len(y)) % 2) & ((y < 2) | (np.arange(len(y)) % 40 == 1))),
     )
     right = {
-        weight: taer.make_head(name, class_weight=weight, random_state=0).fit(X[rows], y[rows]).predict(X[test])
+        balanced: taer.make_head(name, balance_classes=balanced, random_state=0)
+        .fit(X[rows], y[rows])
+        .predict(X[test])
         == y[test]
-        for weight in (None, "balanced")
+        for balanced in (False, True)
     }
     rare = y[test] >= 2
-    assert right["balanced"][rare].mean() > right[None][rare].mean() + 0.05
+    assert right[True][rare].mean() > right[False][rare].mean() + 0.05

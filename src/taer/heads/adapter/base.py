@@ -29,7 +29,7 @@ class AdapterHead(Head):
     last_batch: str = loop.last_batch()
     standardize: str = loop.standardize()
     entropy: float = loop.entropy()
-    class_weight: str | None = loop.class_weight()
+    balance_classes: bool = loop.balance_classes()
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
@@ -82,7 +82,7 @@ class AdapterHead(Head):
             self.batch_size,
             self.last_batch,
             self.entropy,
-            self.class_weight,
+            self.balance_classes,
         )
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:

@@ -9,16 +9,13 @@ import numpy as np
 
 from taer.heads import exact
 from taer.heads.adapter.memory import ExemplarHead
-from taer.heads.adapter.network import Network, NetworkPlan, descend, units_of
+from taer.heads.adapter.network import Network, NetworkPlan, descend
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, Samples
 from taer.heads.descent.losses import cross_entropy_gradient
 from taer.heads.embedding import Standardize
 from taer.heads.params import param
-from taer.rows import row_chunks
-
-_KEPT = 1 << 24  # answers of frozen units that are kept for a task
 
 
 class DERAdapter(
@@ -74,15 +71,10 @@ class DERAdapter(
             descend(network.hidden[resting:], gradients.hidden, lr)
             descend(network.columns, gradients.columns, lr)
 
-        union = self._union(task)
-        if len(union) * resting <= _KEPT:  # what frozen units answer is computed once, not in every epoch
-            parts = [
-                units_of(network.hidden[:resting], self.embedding_(union.X[rows])) for rows in row_chunks(union.X)
-            ]
-            union = Samples(
-                union.X, {**union.constants, "resting_units": np.ascontiguousarray(np.concatenate(parts))}
-            )
-        plan = NetworkPlan(union, self._gradient(task), answering=task.n_classes, resting_units=resting, move=move)
+        answering = task.n_classes
+        plan = NetworkPlan(
+            self._union(task), self._gradient(task), answering=answering, resting_units=resting, move=move
+        )
         self._loop().train(network, plan)
         self._store(replace(network, columns=network.columns[: task.n_classes]))
         self._remember(task)
@@ -90,9 +82,8 @@ class DERAdapter(
             self._balance()
 
     def _gradient(self, task: Task) -> Callable[[np.ndarray, Batch], np.ndarray]:
-        place = np.full(
-            task.n_classes, len(task.current)
-        )  # in the auxiliary layer, where all old classes are one class
+        # in the auxiliary layer all old classes are one class
+        place = np.full(task.n_classes, len(task.current))
         place[task.current] = np.arange(len(task.current))
 
         def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taer.heads.descent.loop import Batch, Loop, Plan, check_finite, entropy_gradient
+from taer.heads.descent.loop import Loop, Plan, check_finite, entropy_gradient
 from taer.threads import one_blas_thread
 
 
@@ -76,7 +76,7 @@ class NetworkLoop(Loop):
                 for at, batch in enumerate(self.batches(plan)):
                     if plan.prepare is not None:
                         plan.prepare(at / (steps - 1) if steps > 1 else 1.0)
-                    units = self._units(network, plan, batch)
+                    units = units_of(network.hidden, batch.rows)
                     scores = ((network.columns * network.gates) @ units.T).T
                     if self.entropy:
                         spread = entropy_gradient(scores[:, : plan.answering], self.entropy * batch.weight)
@@ -92,8 +92,3 @@ class NetworkLoop(Loop):
                         descend(network.columns, gradients.columns, lr)
         check_finite(network.hidden, full_step)
         check_finite(network.columns, full_step)
-
-    def _units(self, network: Network, plan: NetworkPlan, batch: Batch) -> np.ndarray:
-        if (resting := batch.constants.get("resting_units")) is None:
-            return units_of(network.hidden, batch.rows)
-        return np.concatenate([resting, units_of(network.hidden[plan.resting_units :], batch.rows)], axis=1)

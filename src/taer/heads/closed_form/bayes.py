@@ -120,15 +120,18 @@ class Bayes(
 
     def _begin(self, task: Task) -> None:
         width = task.X.shape[1]
-        broad, imagined = np.eye(width) / width, BROAD
-        if hasattr(self, "unlabeled_"):
-            if width != len(self.unlabeled_):
-                raise ValueError(f"fit_unlabeled saw {len(self.unlabeled_)} features, X has {width}")
-            broad, imagined = self.unlabeled_, max(BROAD, min(self.n_unlabeled_, width))
-        else:
+        if not hasattr(self, "unlabeled_"):
             self.embedding_ = Normalize(Normalize.fit(task.X, self.normalize).how, np.zeros(width))
+        elif width != len(self.unlabeled_):
+            raise ValueError(f"fit_unlabeled saw {len(self.unlabeled_)} features, X has {width}")
         samples, y = trial_samples(task.X, task.y, classes=2000)
-        self.prior_ = fitted_prior(self.embedding_(samples), y, broad, imagined, self.dtype_)
+        rows = self.embedding_(samples)
+        if hasattr(self, "unlabeled_"):
+            broad, imagined = self.unlabeled_, max(BROAD, min(self.n_unlabeled_, width))
+        else:  # one sample has no variance; rows of unit length have 1 at most
+            variance = np.square(rows - rows.mean(axis=0)).sum() / len(rows) or 1.0
+            broad, imagined = np.eye(width) * variance / width, BROAD
+        self.prior_ = fitted_prior(rows, y, broad, imagined, self.dtype_)
         self.temperature_ = self.prior_.temperature
         self._no_classes(width, min(self.rank, width))
 

@@ -168,8 +168,8 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
     # Default offsets: a quarter more of the log-determinant that is due to the uncertainty of the mean.
     sizes = np.array(SIZES)
     offsets = np.array([-0.125 * float(np.log1p(psi / (n * psi + 1)).sum()) for n in sizes])
-    freedom = statistics.n_samples - n_classes
-    fitted = sizes / (sizes + LATER_SAMPLES) * freedom / (freedom + imagined)
+    measured = np.trace(statistics.scatter)  # how much of the prior comes from the samples
+    fitted = sizes / (sizes + LATER_SAMPLES) * measured / (measured + imagined * WITHIN * np.trace(broad))
     knots = np.stack([np.log(sizes), offsets - LATER * rows.shape[1] * fitted])
     return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], knots, TEMPERATURE)
 

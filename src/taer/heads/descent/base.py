@@ -32,7 +32,7 @@ class DescentHead(Head):
     last_batch: str = loop.last_batch()
     standardize: str = loop.standardize()
     entropy: float = loop.entropy()
-    class_weight: str | None = loop.class_weight()
+    balance_classes: bool = loop.balance_classes()
     init: str = param(
         "normalized-mean",
         "initial value of a new column: zeros, uniform in ±1/√d, the mean of its class, or that mean at unit length",
@@ -87,7 +87,7 @@ class DescentHead(Head):
             self.batch_size,
             self.last_batch,
             self.entropy,
-            self.class_weight,
+            self.balance_classes,
         )
 
     def _start(self, task: Task, moving: np.ndarray) -> np.ndarray:

@@ -89,13 +89,9 @@ def entropy() -> Any:
     )
 
 
-def class_weight() -> Any:
-    """The same, of how often each class is seen."""
-    return param(
-        None,
-        "None: an epoch sees each sample of a task once; 'balanced': it draws as many samples, every class as often",
-        options=(None, "balanced"),
-    )
+def balance_classes() -> Any:
+    """The parameter for how often each class is seen."""
+    return param(False, "draw every class of a task equally often in an epoch, instead of every sample once")
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class Loop:
     batch_size: int
     last_batch: str
     entropy: float = 0.0  # weight of the entropy of the probabilities, which is subtracted from the loss
-    class_weight: str | None = None
+    balance_classes: bool = False
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
         """Train ``columns`` in place, following the plan."""
@@ -159,7 +155,7 @@ class Loop:
 
     def _order(self, samples: Samples) -> np.ndarray:
         """The samples of an epoch."""
-        if self.class_weight is None:
+        if not self.balance_classes:
             return self.rng.permutation(len(samples))
         _, groups, sizes = np.unique(samples.constants["target"], return_inverse=True, return_counts=True)
         return self.rng.choice(len(samples), len(samples), p=1 / (len(sizes) * sizes[groups]))
