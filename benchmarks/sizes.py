@@ -36,7 +36,7 @@ EXPONENT = (
 )
 BEYOND = {
     "classes": "A task copies what is kept of all classes, so it grows with them. Beyond 10,000 classes take `slda` or "
-    "`taer` where rows or bytes matter, or `bayes` with a small `rank`: it keeps `rank` + 16 directions per class.",
+    "`taer` where rows or bytes matter, or `bayes` with a small `rank`: it keeps up to `rank` + 32 directions per class.",
     "samples": "All three grow in proportion and read shards in pieces, so the memory of the machine is no limit. "
     "`slda` is the fastest beyond a million samples.",
     "features": "`taer` grows in proportion. `bayes` and `slda` factorise a matrix of features × features: beyond 1,024 "

@@ -27,7 +27,7 @@ from taer.heads.embedding import Normalize
 from taer.heads.fitted import Fitted, array, number, value_of
 from taer.heads.unknowns import ENOUGH
 
-DIRECTIONS = 16  # of the covariance of a class that are used in its scores
+DIRECTIONS = 32  # of the covariance of a class that are used in its scores
 _AT_ONCE = 1 << 22  # values of directions that are processed together
 _FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
 _RIVALS = 1 << 10  # scores of all classes that are computed for the novelty of the samples of one class
