@@ -24,6 +24,7 @@ from taer.rows import row_chunks
 from taer.statistics import ClassStatistics
 from taer.threads import one_blas_thread
 
+_ROUNDING = 1e-20  # variance that rounding leaves of equal rows of unit length
 _TRIED = 128  # samples per class whose novelty is measured
 
 
@@ -128,9 +129,9 @@ class Bayes(
         rows = self.embedding_(samples)
         if hasattr(self, "unlabeled_"):
             broad, imagined = self.unlabeled_, max(BROAD, min(self.n_unlabeled_, width))
-        else:  # one sample has no variance; rows of unit length have 1 at most
-            variance = np.square(rows - rows.mean(axis=0)).sum() / len(rows) or 1.0
-            broad, imagined = np.eye(width) * variance / width, BROAD
+        else:  # one sample, or copies of one, have no variance; rows of unit length have 1 at most
+            variance = float(np.square(rows - rows.mean(axis=0)).sum()) / len(rows)
+            broad, imagined = np.eye(width) * (variance if variance > _ROUNDING else 1.0) / width, BROAD
         self.prior_ = fitted_prior(rows, y, broad, imagined, self.dtype_)
         self.temperature_ = self.prior_.temperature
         self._no_classes(width, min(self.rank, width))
