@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.predictive import Summary, merged, summarize
 from taer.heads.closed_form.prior import BROAD, fitted_prior
 from taer.heads.closed_form.selection import trial_samples
-from taer.heads.closed_form.student import StudentHead
+from taer.heads.closed_form.student import TRIED, StudentHead
 from taer.heads.closed_form.summaries import Summaries
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, array, number
@@ -25,7 +24,6 @@ from taer.statistics import ClassStatistics
 from taer.threads import one_blas_thread
 
 _ROUNDING = 1e-20  # variance that rounding leaves of equal rows of unit length
-_TRIED = 128  # samples per class whose novelty is measured
 
 
 class Bayes(
@@ -109,15 +107,17 @@ class Bayes(
             if task.number == 1:
                 self._begin(task)
             arrays = {name: grown(getattr(self, name), task.n_classes) for name in self.class_arrays}
-            before = {label: self._kept(label) for label, _ in task.members() if arrays["counts_"][label]}
+            held_out = {}
             for label, members in task.members():
-                known = self._summary(task.X, members)
-                if label in before:
-                    known = merged(before[label], known, self.roots_.shape[1])
+                before = self._kept(label) if arrays["counts_"][label] else None
+                known, space = self._summary(task.X, members)
+                if before is not None or len(space) > 1:
+                    held_out[label] = self._held_out(label, space[:TRIED], before, task.n_classes)
+                if before is not None:
+                    known = merged(before, known, self.roots_.shape[1])
                 self._describe(arrays, label, known)
             self.__dict__ |= arrays
-            for label, members in task.members():
-                self._try(arrays, label, task.X[members[:_TRIED]], before.get(label))
+            self._try(arrays, held_out)
 
     def _begin(self, task: Task) -> None:
         width = task.X.shape[1]
@@ -136,14 +136,16 @@ class Bayes(
         self.temperature_ = self.prior_.temperature
         self._no_classes(width, min(self.rank, width))
 
-    def _summary(self, X: Any, members: np.ndarray) -> Summary:
-        """The summary of some samples of a class, read in pieces."""
+    def _summary(self, X: Any, members: np.ndarray) -> tuple[Summary, np.ndarray]:
+        """The summary of some samples of a class, read in pieces, and the first piece in the space of the prior."""
         rank, parts = self.roots_.shape[1], list(row_chunks(members, X.shape[1]))
         every = rank if len(parts) == 1 else X.shape[1]  # all directions, until the pieces are merged
-        pieces = [summarize(self.prior_(self.embedding_(X[members[part]])), every) for part in parts]
-        found = reduce(lambda one, other: merged(one, other, every), pieces)
-        return found._replace(root=found.root[max(0, len(found.root) - rank) :])
+        first = self.prior_(self.embedding_(X[members[parts[0]]]))
+        found = summarize(first, every)
+        for part in parts[1:]:
+            found = merged(found, summarize(self.prior_(self.embedding_(X[members[part]])), every), every)
+        return found._replace(root=found.root[max(0, len(found.root) - rank) :]), first
 
     def _sums_of(self, task: Task) -> Summaries:
-        found = tuple(self._summary(task.X, members) for _, members in task.members())
+        found = tuple(self._summary(task.X, members)[0] for _, members in task.members())
         return Summaries(task.current, found, self.roots_.shape[1])

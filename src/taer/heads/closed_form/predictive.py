@@ -67,7 +67,10 @@ def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
         return (np.sqrt(np.maximum(spectrum[-rank:], 0)) * vectors[:, -rank:]).T @ basis
     wide = len(rows) <= rows.shape[1]
     gram = rows @ rows.T if wide else rows.T @ rows
-    spectrum, vectors = eigh(gram, subset_by_index=(max(0, len(gram) - rank), len(gram) - 1))
+    if len(gram) > rank:
+        spectrum, vectors = eigh(gram, subset_by_index=(len(gram) - rank, len(gram) - 1))
+    else:  # with less overhead
+        spectrum, vectors = np.linalg.eigh(gram)
     kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)
     spectrum, vectors = spectrum[kept], vectors[:, kept]
     return vectors.T @ rows if wide else np.sqrt(spectrum)[:, None] * vectors.T
@@ -76,22 +79,22 @@ def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
 def predictive(known: Summary, nu: float, psi: np.ndarray, rank: int) -> Density:
     """The distribution of a new sample: covariance ``(scatter + nu·I) / (n + nu)`` plus the uncertainty of the mean."""
     n, d = known.n, len(psi)
-    spectrum = np.square(known.root).sum(axis=1)[-rank:] if rank else np.zeros(0)
-    directions = known.root[-rank:][spectrum > 0] if rank else known.root[:0]
-    spectrum = spectrum[spectrum > 0]
-    directions = directions / np.sqrt(spectrum)[:, None]
+    directions = known.root[max(0, len(known.root) - rank) :]
+    spectrum = np.square(directions).sum(axis=1)
     k = len(spectrum)
     rest = (max(known.trace - spectrum.sum(), 0) + nu * (d - k)) / ((n + nu) * (d - k)) if k < d else nu / (n + nu)
     gain = (spectrum + nu) / (n + nu) - rest
     variances = rest + psi / (n * psi + 1)
-    root = directions[gain > 0] * np.sqrt(gain[gain > 0])[:, None] / np.sqrt(variances)
+    wider = (gain > 0) & (spectrum > 0)
+    root = directions[wider] * np.sqrt(gain[wider] / spectrum[wider])[:, None] / np.sqrt(variances)
     values, vectors = np.linalg.eigh(root @ root.T) if len(root) else (np.zeros(0), np.zeros((0, 0)))
     values = np.maximum(values, 0)
     root = (vectors / np.sqrt(1 + values)).T @ root / np.sqrt(variances)
     half_log_det = 0.5 * float(np.log(variances).sum() + np.log1p(values).sum())
-    # The reduction by the root for samples of the class is a sum of squares with this mean and variance.
-    taken = np.square(np.linalg.svd(root @ known.root.T, compute_uv=False)) / n if len(root) else np.zeros(0)
-    most = float(taken.sum() + DEVIATIONS * np.sqrt(2 * np.square(taken).sum()))
+    # The reduction by the root, for samples of the class, is a sum of squares: its mean and its variance.
+    taken = root @ known.root.T
+    mean, variance = np.square(taken).sum() / max(n, 1), 2 * np.square(taken @ taken.T).sum() / max(n, 1) ** 2
+    most = float(mean + DEVIATIONS * np.sqrt(variance))
     return Density(n * psi / (n * psi + 1) * known.mean, 1 / variances, root, most, half_log_det)
 
 

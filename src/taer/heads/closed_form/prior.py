@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 
 from taer.heads import exact
 from taer.heads.base import log_sum_exp
@@ -89,12 +89,19 @@ class Prior:
         )
 
 
-class Fit(NamedTuple):
-    """The offset and the temperature with the lowest log loss, and the weighted losses of all samples."""
+class Trial(NamedTuple):
+    """Held-out samples of the first task, beside classes of which some are treated as new."""
 
-    loss: float
-    offset: float
+    scores: np.ndarray
+    target: np.ndarray
+    new: np.ndarray  # which classes are treated as new
+
+
+class Fit(NamedTuple):
+    """The temperature and the offsets of new classes with the lowest log loss, and the weighted losses of all samples."""
+
     temperature: float
+    offsets: np.ndarray
     losses: np.ndarray
 
 
@@ -108,42 +115,25 @@ def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: f
     pretended = [*few, int(counts.max())]  # the last is all that a class can show
     classes = np.linspace(0, len(counts) - 1, min(len(counts), TRIAL_CLASSES)).astype(int)
     picks = np.isin(y, classes)
-    runs = _episodes(
+    trials = _episodes(
         rows[picks],
         np.searchsorted(classes, y[picks]),
         pretended,
         lambda X, y: gaussian_prior(X, y, broad, imagined, dtype),
     )
-    fits = {key: _best_offset(members, rows.shape[1]) for key, members in runs.items()}
-    strength = _chosen_strength(runs, fits, pretended)
-    found = [fits[strength, k] for k in pretended]
+    fits = {strength: _fit([trials[strength, k] for k in pretended], rows.shape[1]) for strength in STRENGTHS}
+    strength = _chosen_strength(fits, np.concatenate([trial.target for trial in trials[STRENGTHS[0], few[0]]]))
     many = max(float(np.median(counts)), 2 * few[-1])
-    knots = np.array([np.log([*pretended[:-1], many]), [fit.offset for fit in found]])
-    temperature = _best_temperature([(runs[strength, k], fits[strength, k].offset) for k in pretended])
-    return replace(prior, strength=strength, knots=knots, temperature=temperature)
+    knots = np.stack([np.log([*few, many]), fits[strength].offsets])
+    return replace(prior, strength=strength, knots=knots, temperature=fits[strength].temperature)
 
 
-def _chosen_strength(runs: dict[tuple[float, int], list[Any]], fits: dict[Any, Fit], pretended: list[int]) -> float:
+def _chosen_strength(fits: dict[float, Fit], labels: np.ndarray) -> float:
     """The default, unless another has a lower loss by two standard errors over classes."""
-    losses = {strength: sum(fits[strength, k].losses for k in pretended) for strength in STRENGTHS}
-    best = min(losses, key=lambda strength: float(np.mean(losses[strength])))
-    labels = np.concatenate([target for _, target, _ in runs[best, pretended[0]]])
+    losses = {strength: fit.losses.sum(axis=0) for strength, fit in fits.items()}
+    best = min(losses, key=lambda strength: float(losses[strength].mean()))
     gain = np.bincount(labels, losses[STRENGTHS[0]] - losses[best]) / np.maximum(np.bincount(labels), 1)
     return best if gain.mean() > 2 * gain.std() / np.sqrt(len(gain)) else STRENGTHS[0]
-
-
-def _best_temperature(trials: list[tuple[list[Any], float]]) -> float:
-    """The temperature with the lowest log loss on the held-out samples, with the offsets applied."""
-
-    def loss(power: float) -> float:
-        total, t = 0.0, np.exp(power)
-        for runs, offset in trials:
-            for scores, target, new in runs:
-                scaled = (scores + offset * new) / t
-                total += float(np.mean(log_sum_exp(scaled) - scaled[np.arange(len(target)), target]))
-        return total
-
-    return float(np.exp(minimize_scalar(loss, bounds=(0, 5), method="bounded").x))
 
 
 def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
@@ -176,13 +166,13 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
 
 def _episodes(
     rows: np.ndarray, y: np.ndarray, pretended: list[int], prior_of: Any
-) -> dict[tuple[float, int], list[Any]]:
-    """Every fourth class is treated as new, with k samples, and tested on a quarter of its own; the others on a fifth.
+) -> dict[tuple[float, int], list[Trial]]:
+    """For each strength and k: every fourth class is treated as new, with k samples, and tested on a quarter of its own.
 
-    Returns for each strength and k a list of: scores of held-out samples, their classes, and which classes are new.
+    The other classes are tested on a fifth of their samples.
     """
     n_classes = int(y.max()) + 1
-    rng, found = np.random.default_rng(0), {}  # type: ignore[var-annotated]
+    rng, found = np.random.default_rng(0), dict[tuple[float, int], list[Trial]]()
     members = [rng.permutation(np.flatnonzero(y == label)) for label in range(n_classes)]
     for fold in range(FOLDS):
         new = np.arange(n_classes) % FOLDS == fold
@@ -205,7 +195,7 @@ def _episodes(
             for k in pretended:
                 classes = [predictive(each, nu, prior.psi, RANK) for each in learned[k]]
                 scores = np.concatenate([before, log_densities(asked, classes)], axis=1)[:, order]
-                found.setdefault((strength, k), []).append((scores, target, new))
+                found.setdefault((strength, k), []).append(Trial(scores, target, new))
     return found
 
 
@@ -213,26 +203,33 @@ def _some(numbers: np.ndarray) -> np.ndarray:
     return numbers[:: -(-len(numbers) // TRIAL_ROWS)] if len(numbers) else numbers
 
 
-def _best_offset(runs: list[Any], width: int) -> Fit:
-    late = np.concatenate([new[target] for _, target, new in runs])
-    weight = np.concatenate(
-        [np.where(new[t], NEW / max(new[t].sum(), 1), (1 - NEW) / max((~new[t]).sum(), 1)) for _, t, new in runs]
-    )
-    weight /= weight.mean()
+def _fit(trials: list[list[Trial]], width: int) -> Fit:
+    """One temperature for all trials, and an offset for each number of samples that the new classes have.
 
-    def search(temperatures: Any, offsets: Any, best: Fit) -> Fit:
-        for t in temperatures:
-            parts = [
-                (log_sum_exp(S[:, ~new] / t), log_sum_exp(S[:, new] / t), S[np.arange(len(S)), target] / t)
-                for S, target, new in runs
-            ]
-            old, fresh, own = (np.concatenate(part) for part in zip(*parts, strict=True))
-            for offset in offsets:
-                losses = weight * (np.logaddexp(old, fresh + offset / t) - own - late * offset / t)
-                if losses.mean() < best.loss:
-                    best = Fit(float(losses.mean()), float(offset), float(t), losses)
-        return best
+    The log loss is convex in the inverse temperature and in the offsets times it.
+    """
 
-    best = search((2, 4, 8, 16, 32), np.linspace(-0.24, 0.24, 13) * width, Fit(np.inf, 0.0, 1.0, weight))
-    around = best.offset + np.linspace(-0.035, 0.035, 8) * width
-    return search(best.temperature * np.array([0.7, 1, 1.4]), around, best)
+    def measured(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted losses by number of samples, and the derivatives of their sum."""
+        slopes, losses = np.zeros(len(values)), []
+        for at, (folds, offset) in enumerate(zip(trials, values[1:], strict=True), 1):
+            for scores, target, new in folds:
+                late, own = new[target], np.arange(len(target))
+                weight = np.where(late, NEW / max(late.sum(), 1), (1 - NEW) / max((~late).sum(), 1)) / len(folds)
+                logits = values[0] * scores + offset * width * new
+                logits -= logits[own, target][:, None]
+                partition = log_sum_exp(logits)
+                p = np.exp(logits - partition[:, None])
+                losses.append(weight * partition)
+                slopes[0] += weight @ ((p * scores).sum(axis=1) - scores[own, target])
+                slopes[at] += width * (weight @ (p @ new - late))
+        return np.concatenate(losses).reshape(len(trials), -1), slopes
+
+    def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
+        losses, slopes = measured(values)
+        return float(losses.sum()), slopes
+
+    bounds = [(1 / 64, 1.0)] + [(-0.5, 0.5)] * len(trials)
+    start = np.array([1 / TEMPERATURE] + [0.0] * len(trials))
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0])

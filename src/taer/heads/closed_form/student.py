@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import special
@@ -26,13 +26,23 @@ from taer.heads.closed_form.summaries import Summaries
 from taer.heads.embedding import Normalize
 from taer.heads.fitted import Fitted, array, number, value_of
 from taer.heads.unknowns import ENOUGH
+from taer.rows import row_chunks
 
 DIRECTIONS = 32  # of the covariance of a class that are used in its scores
 _AT_ONCE = 1 << 22  # values of directions that are processed together
 _FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
+TRIED = 128  # samples per class whose misfit is measured
 _RIVALS = 1 << 10  # scores of all classes that are computed for the novelty of the samples of one class
 _FEW = 1 / 8  # of the classes; rows with shorter lists share too few classes to be scored together
 _TIES = 1e-5  # relative difference below which scores may be equal in the type of the head
+
+
+class HeldOut(NamedTuple):
+    """Scores of held-out samples for a class without samples and for their own class."""
+
+    space: np.ndarray  # those that are compared with all classes, in the space of the prior
+    unseen: np.ndarray
+    own: np.ndarray
 
 
 class StudentHead(Head):
@@ -114,33 +124,45 @@ class StudentHead(Head):
     def _offset(self, label: int, count: float) -> float:
         return self.prior_.offset(count, first=self.learning_order_[label].task == 1)
 
-    def _try(self, arrays: dict[str, np.ndarray], label: int, X: np.ndarray, before: Summary | None) -> None:
-        """Store the misfit and novelty of samples for a class that has seen ``before`` and the other samples."""
-        prior, space = self.prior_, self.prior_(self.embedding_(X))
+    def _held_out(self, label: int, space: np.ndarray, before: Summary | None, n_classes: int) -> HeldOut:
+        """Scores of samples for their class, learned from ``before`` and the other samples."""
         folds = np.arange(len(space)) % (_FOLDS if len(space) > 2 * _FOLDS else 2 * _FOLDS)
-        if before is None and len(space) < 2:
-            return
-        own, unseen = np.empty(len(space)), log_densities(space, [self._unseen()])[:, 0]
-        for fold in np.unique(folds):
-            held = folds == fold
+        densities, offsets = [self._unseen()], [0.0]
+        for fold in range(folds.max() + 1):
             seen = [] if before is None else [before]
-            if not held.all():
-                seen.append(summarize(space[~held], DIRECTIONS, quick=True))
+            if (folds != fold).any():
+                seen.append(summarize(space[folds != fold], DIRECTIONS, quick=True))
             known = reduce(lambda one, other: merged(one, other, DIRECTIONS), seen)
-            density = predictive(known, prior.nu, prior.psi, DIRECTIONS)
-            own[held] = log_densities(space[held], [density])[:, 0] + self._offset(label, known.n)
-        asked = max(2 * _RIVALS // len(self.counts_), 2)  # rows; among many classes a few of each are enough
-        novelties = unseen[:asked] - self._best_of(space[:asked], own[:asked], label)
-        tried = arrays["tried_"][label]
-        for name, values in (("own_misfits_", unseen - own), ("novelties_", novelties)):
-            sketch = sketched(values)
-            arrays[name][label] = mixed(arrays[name][label], tried, sketch, len(X)) if tried else sketch
-        arrays["tried_"][label] = tried + len(X)
+            densities.append(predictive(known, self.prior_.nu, self.prior_.psi, DIRECTIONS))
+            offsets.append(self._offset(label, known.n))
+        scores = log_densities(space, densities) + offsets
+        compared = max(2 * _RIVALS // n_classes, 2)  # among many classes a few samples of each are enough
+        return HeldOut(space[:compared], scores[:, 0], scores[np.arange(len(space)), 1 + folds])
 
-    def _best_of(self, space: np.ndarray, own: np.ndarray, label: int) -> np.ndarray:
-        """The highest score of each row among all classes, given the score of one of them."""
+    def _try(self, arrays: dict[str, np.ndarray], held_out: dict[int, HeldOut]) -> None:
+        """Store the misfit of held-out samples for their own class, and their novelty among all classes."""
+        if not held_out:
+            return
+        labels = np.repeat(list(held_out), [len(each.space) for each in held_out.values()])
+        space = np.concatenate([each.space for each in held_out.values()])
+        unseen, own = (
+            np.concatenate([getattr(each, name)[: len(each.space)] for each in held_out.values()])
+            for name in ("unseen", "own")
+        )
+        parts = row_chunks(space, len(self.counts_))
+        novelties = unseen - np.concatenate([self._best_of(space[p], own[p], labels[p]) for p in parts])
+        for label, each in held_out.items():
+            tried, n = arrays["tried_"][label], len(each.own)
+            found = {"own_misfits_": each.unseen - each.own, "novelties_": novelties[labels == label]}
+            for name, sketch in ((name, sketched(values)) for name, values in found.items()):
+                arrays[name][label] = mixed(arrays[name][label], tried, sketch, n) if tried else sketch
+            arrays["tried_"][label] = tried + n
+
+    def _best_of(self, space: np.ndarray, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The highest score of each row among all classes, given the score for one of them."""
         lowest, highest = self._bounds(space)
-        lowest[:, label] = highest[:, label] = np.inf
+        every = np.arange(len(space))
+        lowest[every, labels] = highest[every, labels] = np.inf
         at_most = np.minimum(highest.min(axis=1), np.exp(-own / space.shape[1]))
         possible = (lowest <= at_most[:, None]) & np.isfinite(lowest)
         best = own.copy()
