@@ -244,6 +244,22 @@ def section(bench: Bench, data: FeatureSet) -> str:
     return "\n\n".join(parts)
 
 
+def summary(bench: Bench) -> str:
+    """The first method beside the best of the others on each data set, all classes together."""
+    best, *others = bench.methods
+    rows = []
+    for data in bench.sets:
+        row = [protocol_of(data).title]
+        for shots in bench.shots:
+            found = {method: Spread.of(bench.values(data, method, shots)["last"]).mean for method in bench.methods}
+            rivals = {method: found[method] for method in others if found[method] is not None}
+            rival = max(rivals, key=rivals.__getitem__, default=None)
+            ours = "–" if found[best] is None else f"{found[best]:.1f}"
+            row.append(ours if rival is None else f"{ours} ({rivals[rival]:.1f} {rival})")
+        rows.append(row)
+    return f"### Summary\n\n{table(['samples per new class', *bench.shots], rows)}"
+
+
 def figure(bench: Bench) -> str:
     """Accuracy on old (dashed) and new classes against the samples of a new class."""
     panels: dict[str, list[Curve]] = {}
@@ -282,8 +298,8 @@ def main() -> None:
             warnings.simplefilter("ignore", FewSamplesWarning)  # few samples are the point
             for data, method in product(sets, methods):
                 bench.run(data, method)
-    for data in sets:
-        print(f"{section(bench, data)}\n", flush=True)
+    for part in [summary(bench), *(section(bench, data) for data in sets)]:
+        print(f"{part}\n", flush=True)
     if options.figure and (svg := figure(bench)):
         options.figure.write_text(svg)
 

@@ -201,3 +201,15 @@ def test_classes_of_a_small_first_task_are_not_crowded_out():
         right = head.predict(X_test) == y_test
         behind.append(right[asked & ~first].mean() - right[first].mean())
     assert np.mean(behind) < 0.08  # it was 0.15
+
+
+@pytest.mark.parametrize("first", [2, 5])
+def test_probabilities_are_calibrated_after_a_small_first_task_of_narrow_features(first):
+    """Too few classes to measure a temperature: the default must suit 64 features as well as 512."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    learned, held = np.arange(len(y)) % 3 > 0, np.arange(len(y)) % 3 == 0
+    head = taer.Bayes().partial_fit(X[learned & (y < first)], y[learned & (y < first)])
+    head.partial_fit(X[learned & (y >= first)], y[learned & (y >= first)])
+    assert taer.metrics.expected_calibration_error(head.predict_proba(X[held]), y[held]) < 0.05

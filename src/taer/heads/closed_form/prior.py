@@ -32,7 +32,7 @@ LEAST_SHRINKAGE = 0.6
 FOLDS, TRIAL_CLASSES, TRIAL_ROWS = 4, 100, 400
 BROAD = 5.0  # pseudo-samples of the default prior
 WITHIN = 0.5  # fraction of the variance that is within classes in the default prior
-TEMPERATURE = 8.0
+TEMPERATURE = 0.35  # times the root of the number of features: log-densities of correlated features are too sure
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,8 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
     measured = np.trace(statistics.scatter)  # how much of the prior comes from the samples
     fitted = sizes / (sizes + LATER_SAMPLES) * measured / (measured + imagined * WITHIN * np.trace(broad))
     knots = np.stack([np.log(sizes), offsets - LATER * rows.shape[1] * fitted])
-    return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], knots, TEMPERATURE)
+    temperature = TEMPERATURE * np.sqrt(rows.shape[1])
+    return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], knots, temperature)
 
 
 def _episodes(
@@ -229,7 +230,7 @@ def _fit(trials: list[list[Trial]], width: int) -> Fit:
         losses, slopes = measured(values)
         return float(losses.sum()), slopes
 
-    bounds = [(1 / 64, 1.0)] + [(-0.5, 0.5)] * len(trials)
-    start = np.array([1 / TEMPERATURE] + [0.0] * len(trials))
+    bounds = [(1 / 256, 4.0)] + [(-0.5, 0.5)] * len(trials)
+    start = np.array([1 / (TEMPERATURE * np.sqrt(width))] + [0.0] * len(trials))
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0])
