@@ -27,8 +27,8 @@ NEW = 1 / 3  # weight of the classes treated as new against the others
 KNOTS = (1, 5, 20)  # numbers of samples of the classes treated as new
 LATER, LATER_SAMPLES = 0.02, 30  # per feature: how much better the prior fits the classes of the first task
 SIZES = (1, 2, 5, 10, 30, 100, 1000)  # numbers of samples for the default offsets
-STRENGTHS = (2.0, 0.5, 1.0, 4.0, 8.0)  # the first is the default
-LEAST_SHRINKAGE = 0.6
+STRENGTHS = (2.0, 0.5, 1.0, 4.0)  # the first is the default
+SHRINKAGES = (0.6, 0.4)  # the first is the default
 FOLDS, TRIAL_CLASSES, TRIAL_ROWS = 4, 100, 400
 BROAD = 5.0  # pseudo-samples of the default prior
 WITHIN = 0.5  # fraction of the variance that is within classes in the default prior
@@ -98,49 +98,72 @@ class Trial(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The temperature and the offsets of new classes with the lowest log loss, and the weighted losses of all samples."""
+    """The temperature and the offsets of new classes with the lowest log loss."""
 
     temperature: float
-    offsets: np.ndarray
-    losses: np.ndarray
+    offsets: np.ndarray  # by number of samples
+    losses: np.ndarray  # weighted, by number of samples and held-out sample
+    labels: np.ndarray  # classes of the held-out samples
 
 
 def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
     """Fit the prior on the normalized samples of the first task and ``imagined`` pseudo-samples of covariance ``broad``."""
     counts = np.bincount(y)
-    prior = gaussian_prior(rows, y, broad, imagined, dtype)
     few = [k for k in KNOTS if 2 * k <= counts.min()]
     if len(counts) < 2 * FOLDS or not few:
-        return prior
+        return gaussian_prior(rows, y, broad, imagined, dtype)
     pretended = [*few, int(counts.max())]  # the last is all that a class can show
     classes = np.linspace(0, len(counts) - 1, min(len(counts), TRIAL_CLASSES)).astype(int)
     picks = np.isin(y, classes)
-    trials = _episodes(
-        rows[picks],
-        np.searchsorted(classes, y[picks]),
-        pretended,
-        lambda X, y: gaussian_prior(X, y, broad, imagined, dtype),
-    )
-    fits = {strength: _fit([trials[strength, k] for k in pretended], rows.shape[1]) for strength in STRENGTHS}
-    strength = _chosen_strength(fits, np.concatenate([trial.target for trial in trials[STRENGTHS[0], few[0]]]))
+
+    def fits(shrinkage: float, strengths: tuple[float, ...]) -> dict[float, Fit]:
+        trials = _episodes(
+            rows[picks],
+            np.searchsorted(classes, y[picks]),
+            pretended,
+            strengths,
+            lambda X, y: gaussian_prior(X, y, broad, imagined, dtype, shrinkage),
+        )
+        return {strength: _fit([trials[strength, k] for k in pretended], rows.shape[1]) for strength in strengths}
+
+    default, *others = STRENGTHS
+    by_shrinkage = {shrinkage: fits(shrinkage, (default,)) for shrinkage in SHRINKAGES}
+    shrinkage = min(SHRINKAGES, key=lambda each: float(by_shrinkage[each][default].losses.sum()))
+    found = by_shrinkage[shrinkage] | fits(shrinkage, tuple(others))
+    strength = _chosen_strength(found)
     many = max(float(np.median(counts)), 2 * few[-1])
-    knots = np.stack([np.log([*few, many]), fits[strength].offsets])
-    return replace(prior, strength=strength, knots=knots, temperature=fits[strength].temperature)
+    return replace(
+        gaussian_prior(rows, y, broad, imagined, dtype, shrinkage),
+        strength=strength,
+        knots=np.stack([np.log([*few, many]), found[strength].offsets]),
+        temperature=found[strength].temperature,
+    )
 
 
-def _chosen_strength(fits: dict[float, Fit], labels: np.ndarray) -> float:
+def _chosen_strength(fits: dict[float, Fit]) -> float:
     """The default, unless another has a lower loss by two standard errors over classes."""
     losses = {strength: fit.losses.sum(axis=0) for strength, fit in fits.items()}
     best = min(losses, key=lambda strength: float(losses[strength].mean()))
+    labels = fits[best].labels
     gain = np.bincount(labels, losses[STRENGTHS[0]] - losses[best]) / np.maximum(np.bincount(labels), 1)
     return best if gain.mean() > 2 * gain.std() / np.sqrt(len(gain)) else STRENGTHS[0]
 
 
-def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: float, dtype: str) -> Prior:
-    """The covariance within classes and that of class means, from samples of classes 0 … k-1."""
+def gaussian_prior(
+    rows: np.ndarray,
+    y: np.ndarray,
+    broad: np.ndarray,
+    imagined: float,
+    dtype: str,
+    shrinkage: float = SHRINKAGES[0],
+) -> Prior:
+    """The covariance within classes and that of class means, from samples of classes 0 … k-1.
+
+    With few samples for the number of features, the shrinkage of the covariance is larger than given.
+    """
     statistics = ClassStatistics(rows.shape[1]).update(rows, y)
     means, n_classes = statistics.means, len(statistics.means)
-    shrinkage = max(LEAST_SHRINKAGE, 2 * rows.shape[1] / (2 * rows.shape[1] + len(rows)))
+    shrinkage = max(shrinkage, 2 * rows.shape[1] / (2 * rows.shape[1] + len(rows)))
     within = (statistics.scatter + imagined * WITHIN * broad) / (statistics.n_samples - n_classes + imagined)
     factor = np.linalg.cholesky(shrunk(within, shrinkage))
     center = means.mean(axis=0)
@@ -150,7 +173,7 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
     spectrum, vectors = np.linalg.eigh(between)
     spectrum = np.maximum(spectrum, 0)
     level = (spectrum.mean() * (n_classes - 1) + 0.2 * 3) / (
-        n_classes - 1 + 3
+        n_classes + 2
     )  # shrunk towards 0.2, as if by 3 classes
     equal = 1 / (1 + (n_classes - 1) / IMAGINED)
     psi = WIDER * ((1 - equal) * spectrum + equal * level)
@@ -166,7 +189,7 @@ def gaussian_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined:
 
 
 def _episodes(
-    rows: np.ndarray, y: np.ndarray, pretended: list[int], prior_of: Any
+    rows: np.ndarray, y: np.ndarray, pretended: list[int], strengths: tuple[float, ...], prior_of: Any
 ) -> dict[tuple[float, int], list[Trial]]:
     """For each strength and k: every fourth class is treated as new, with k samples, and tested on a quarter of its own.
 
@@ -190,7 +213,7 @@ def _episodes(
         asked = prior(rows[np.concatenate([test, held])]).astype(np.float32)
         target, order = y[np.concatenate([test, held])], np.argsort(np.concatenate([old, fresh]))
         learned = {k: [summarize(each[:k], RANK, quick=True) for each in shown] for k in pretended}
-        for strength in STRENGTHS:
+        for strength in strengths:
             nu = strength * rows.shape[1]
             before = log_densities(asked, [predictive(each, nu, prior.psi, RANK) for each in known])
             for k in pretended:
@@ -233,4 +256,5 @@ def _fit(trials: list[list[Trial]], width: int) -> Fit:
     bounds = [(1 / 256, 4.0)] + [(-0.5, 0.5)] * len(trials)
     start = np.array([1 / (TEMPERATURE * np.sqrt(width))] + [0.0] * len(trials))
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0])
+    labels = np.concatenate([trial.target for trial in trials[0]])
+    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0], labels)
