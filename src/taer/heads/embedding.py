@@ -73,8 +73,12 @@ class Standardize:
         object.__setattr__(self, "_stretch", stretch)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        rows = np.array(X, self.dtype, order="C")
-        self.apply(rows)
+        """The mapped rows; the given array itself if there is nothing to do."""
+        rows = np.asarray(X, self.dtype, order="C")
+        if self._shift is not None:  # type: ignore[attr-defined]
+            rows = rows - self._shift  # type: ignore[attr-defined]
+        if self._stretch is not None:  # type: ignore[attr-defined]
+            rows = rows * self._stretch  # type: ignore[attr-defined]
         return rows
 
     def apply(self, rows: np.ndarray) -> None:

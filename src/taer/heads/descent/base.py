@@ -125,8 +125,14 @@ class DescentHead(Head):
         """``log Σ exp`` of the scores of some classes: a constant per sample while their columns do not move."""
         columns, offsets = self.columns_[classes].T.copy(), self.offsets_[classes].astype(self.columns_.dtype)
         found, ones = np.empty(len(X), columns.dtype), np.ones(len(classes), columns.dtype)
+        mapped, scores = np.empty((0, X.shape[1]), columns.dtype), np.empty((0, len(classes)), columns.dtype)
         for rows in row_chunks(X, width=_FEW * max(X.shape[1], len(classes))):
-            scores = self.embedding_(X[rows]) @ columns
+            n = rows.stop - rows.start
+            if n != len(mapped):
+                mapped, scores = (np.empty((n, each.shape[1]), each.dtype) for each in (mapped, scores))
+            mapped[:] = X[rows]
+            self.embedding_.apply(mapped)
+            np.matmul(mapped, columns, out=scores)
             scores += offsets
             top = scores.max(axis=1)
             scores -= top[:, None]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import get_blas_funcs
 from scipy.special import log_softmax
 
 from taer.heads.embedding import Standardize
@@ -108,34 +109,36 @@ class Loop:
     balance_classes: bool = False
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
-        """Train ``columns`` in place, following the plan."""
+        """Train ``columns``, an array in C order, in place, following the plan."""
         moving, resting = len(columns), plan.resting
         full_step = self.lr if plan.lr is None else plan.lr
-        scores, change = np.empty((0, 0), columns.dtype), np.empty_like(columns)
+        rows, scores = np.empty(0), np.empty((0, 0), columns.dtype)
+        # BLAS itself writes its result over an argument, or adds it to that, which saves passes over the columns.
+        # It has arrays in Fortran order: the transposes of ours.
+        gemm, of_columns = get_blas_funcs("gemm", dtype=columns.dtype), columns.T
         with np.errstate(all="ignore"):
-            for batch in (batch for _ in range(self.epochs) for batch in self.batches(plan)):
-                rows = batch.rows
-                if len(rows) != scores.shape[1]:
+            for batch in chain.from_iterable(self.batches(plan) for _ in range(self.epochs)):
+                if batch.rows is not rows:
+                    rows, of_rows = batch.rows, batch.rows.T
                     # Scores are stored class by class, so that sums over classes run over whole batches.
-                    scores = np.empty((moving + (resting is not None), len(rows)), columns.dtype)
-                    of_moving = scores[:moving]
-                np.matmul(columns, rows.T, out=of_moving)
+                    by_class = np.empty((moving + (resting is not None), len(rows)), columns.dtype)
+                    scores, of_moving = by_class.T, by_class[:moving].T
+                gemm(1.0, of_rows, of_columns, 0.0, of_moving, 1, 0, 1)
                 if resting is not None:
-                    scores[moving] = batch.constants[resting]
+                    by_class[moving] = batch.constants[resting]
                 if plan.offsets is not None:
-                    of_moving += plan.offsets[:, None]
+                    of_moving += plan.offsets
                 if self.entropy:
                     inside = None if resting is None else batch.constants[f"{resting}_entropy"]
-                    spread = entropy_gradient(scores.T, self.entropy * batch.weight, inside).T[:moving]
-                gradient = plan.gradient(scores.T, batch).T[:moving]
+                    spread = entropy_gradient(scores, self.entropy * batch.weight, inside)[:, :moving]
+                gradient = plan.gradient(scores, batch)[:, :moving]
                 if self.entropy:
                     gradient += spread
                 lr = full_step * batch.fraction
                 if plan.step is None:
-                    gradient *= lr
-                    columns -= np.matmul(gradient, rows, out=change)
+                    gemm(-lr, of_rows, gradient, 1.0, of_columns, 0, 0, 1)
                 else:
-                    plan.step(columns, gradient @ rows, lr)
+                    plan.step(columns, gradient.T @ rows, lr)
         check_finite(columns, full_step)
 
     def batches(self, plan: Plan) -> Iterator[Batch]:
@@ -168,10 +171,11 @@ class Loop:
         if replay is not None and len(replay):
             draws = [draw(len(replay), plan.replay_size, steps, self.rng) for _ in plan.weights[1:]]
             sizes += [each.shape[1] for each in draws]
-            drawn = np.concatenate(draws, axis=1)
+            drawn = draws[0] if len(draws) == 1 else np.concatenate(draws, axis=1)
             for name, values in replay.constants.items():
-                of_current = [constants[name]] if name in constants else []
-                constants[name] = np.concatenate([*of_current, values.take(drawn, axis=0)], axis=1)
+                of_replay = values.take(drawn, axis=0)
+                joined = name in constants
+                constants[name] = np.concatenate([constants[name], of_replay], axis=1) if joined else of_replay
         shares = [weight / part for weight, part in zip(plan.weights, sizes, strict=False)]
         weight = np.repeat(np.array(shares, self.embedding.dtype), sizes)
         ends = list(accumulate(sizes))
@@ -185,12 +189,12 @@ class Loop:
         in_place = stored is None and X.dtype == rows.dtype
         for at in range(steps):
             if in_place:
-                X.take(picks[at], axis=0, out=current, mode="clip")  # clip avoids a copy; all indices are in range
+                X.take(picks[at], 0, current, "clip")  # clip avoids a copy; all indices are in range
             else:
                 current[:] = X[picks[at]] if stored is None else stored[at]
             self.embedding.apply(current)
-            if replay is not None and drawn is not None:
-                replay.X.take(drawn[at], axis=0, out=replayed, mode="clip")
+            if drawn is not None:
+                replay.X.take(drawn[at], 0, replayed, "clip")  # type: ignore[union-attr]
             of_step = {name: values[at] for name, values in constants.items()}
             yield Batch(rows, of_step, weight, parts, fraction, None if own is None else own[at])
 
