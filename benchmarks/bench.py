@@ -111,7 +111,7 @@ def against_the_limit(document: Document, found: dict[int, dict[str, Side]]) -> 
     compared += [(name, 1, sides) for name, sides in document.against_torch.items() if "products" in sides]
     document.section(
         "Against the limit",
-        "The two matrix products of each step alone, in numpy, on rows that are already in the order in which they are "
+        "The two matrix products of each step alone, in BLAS, on rows that are already in the order in which they are "
         "needed: the least that any loop with these batches can take. TaER multiplies with the ten columns of the task, "
         "ER and DER++ with all columns, UCIR with all for the scores and ten for the gradient. The heads do more: they "
         "draw, gather and check, and keep a memory; TaER multiplies with the old columns once per task. Measured in "

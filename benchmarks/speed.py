@@ -207,8 +207,8 @@ class Products:
         for _ in range(epochs):
             for rows, scored, moved in self.steps:
                 scores = self.scores.reshape(-1)[: len(rows) * scored].reshape(scored, len(rows))
-                np.dot(self.columns[:scored], rows.T, out=scores)
-                np.dot(scores[:moved], rows, out=self.gradient[:moved])
+                sgemm(1.0, rows.T, self.columns[:scored].T, 0.0, scores.T, 1, 0, 1)
+                sgemm(1.0, rows.T, scores[:moved].T, 0.0, self.gradient[:moved].T, 0, 0, 1)
 
     def in_epochs(self, epochs: int) -> Callable[[int], Predict]:
         def run(seed: int) -> Predict:

@@ -286,8 +286,8 @@ class Herding(Memory):
     """
 
     def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
-        offered = np.unique(offer.y)
-        labels, offered = np.union1d(self.y, offered), set(offered.tolist())
+        present = np.unique(offer.y)
+        labels, offered = np.union1d(self.y, present), set(present.tolist())
         chosen = []
         for place, label in enumerate(labels.tolist()):
             quota = self.capacity // len(labels) + (place < self.capacity % len(labels))
@@ -305,16 +305,17 @@ class Herding(Memory):
 
 def herd(rows: np.ndarray, size: int) -> np.ndarray:
     """Row numbers in the order in which herding chooses them: the running mean stays nearest to the mean of all rows."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = rows / np.where(norms > 0, norms, 1)
-    mean = rows.mean(axis=0)
-    towards, chosen = mean.copy(), []
-    taken = np.zeros(len(rows), bool)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    shrink = 1 / np.where(lengths > 0, lengths, 1)  # factors of the rows: cheaper than rows of unit length
+    mean = shrink @ rows / len(rows)
+    towards = mean.copy()
+    chosen: list[int] = []
     for _ in range(min(size, len(rows))):
-        best = int(np.where(taken, -np.inf, rows @ towards).argmax())
-        taken[best] = True
+        scores = rows @ towards * shrink
+        scores[chosen] = -np.inf
+        best = int(scores.argmax())
         chosen.append(best)
-        towards += mean - rows[best]
+        towards += mean - shrink[best] * rows[best]
     return np.array(chosen, np.int64)
 
 

@@ -11,7 +11,7 @@ from taer.heads import exact
 from taer.heads.base import Head, Task, grown
 from taer.heads.descent import loop
 from taer.heads.descent.loop import Loop, Plan
-from taer.heads.embedding import Standardize, unit_rows
+from taer.heads.embedding import Standardize, in_type, unit_rows
 from taer.heads.fitted import Fitted, array, value_of
 from taer.heads.params import param
 from taer.rows import row_chunks
@@ -130,7 +130,7 @@ class DescentHead(Head):
             n = rows.stop - rows.start
             if n != len(mapped):
                 mapped, scores = (np.empty((n, each.shape[1]), each.dtype) for each in (mapped, scores))
-            mapped[:] = X[rows]
+            mapped[:] = in_type(X[rows], self.embedding_.dtype)
             self.embedding_.apply(mapped)
             np.matmul(mapped, columns, out=scores)
             scores += offsets

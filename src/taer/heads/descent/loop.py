@@ -8,13 +8,14 @@ from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import get_blas_funcs
+from scipy.linalg.blas import dgemm, sgemm
 from scipy.special import log_softmax
 
-from taer.heads.embedding import Standardize
+from taer.heads.embedding import Standardize, in_type
 from taer.heads.params import param
 from taer.memory import draw
 
+GEMM = {"f": sgemm, "d": dgemm}  # their arrays are in Fortran order: the transposes of ours
 _BLOCK = 1 << 19  # values that are drawn and read from storage together
 
 
@@ -112,18 +113,16 @@ class Loop:
         """Train ``columns``, an array in C order, in place, following the plan."""
         moving, resting = len(columns), plan.resting
         full_step = self.lr if plan.lr is None else plan.lr
-        rows, scores = np.empty(0), np.empty((0, 0), columns.dtype)
-        # BLAS itself writes its result over an argument, or adds it to that, which saves passes over the columns.
-        # It has arrays in Fortran order: the transposes of ours.
-        gemm, of_columns = get_blas_funcs("gemm", dtype=columns.dtype), columns.T
+        scores = np.empty((0, 0), columns.dtype)
+        gemm = GEMM[columns.dtype.char]
         with np.errstate(all="ignore"):
             for batch in chain.from_iterable(self.batches(plan) for _ in range(self.epochs)):
-                if batch.rows is not rows:
-                    rows, of_rows = batch.rows, batch.rows.T
+                rows = batch.rows
+                if len(rows) != len(scores):
                     # Scores are stored class by class, so that sums over classes run over whole batches.
                     by_class = np.empty((moving + (resting is not None), len(rows)), columns.dtype)
                     scores, of_moving = by_class.T, by_class[:moving].T
-                gemm(1.0, of_rows, of_columns, 0.0, of_moving, 1, 0, 1)
+                gemm(1.0, rows.T, columns.T, 0.0, of_moving, 1, 0, 1)
                 if resting is not None:
                     by_class[moving] = batch.constants[resting]
                 if plan.offsets is not None:
@@ -136,7 +135,7 @@ class Loop:
                     gradient += spread
                 lr = full_step * batch.fraction
                 if plan.step is None:
-                    gemm(-lr, of_rows, gradient, 1.0, of_columns, 0, 0, 1)
+                    step_down(columns, gradient, rows, lr)
                 else:
                     plan.step(columns, gradient.T @ rows, lr)
         check_finite(columns, full_step)
@@ -183,20 +182,31 @@ class Loop:
         n, target = ends[-1], constants.get("target")
         own = target * n + np.arange(n) if target is not None and target.shape == (steps, n) else None
         # One small buffer for all steps stays in the cache; arrays are read row by row, other storage once per block.
-        rows = np.empty((n, X.shape[1]), self.embedding.dtype)
+        rows, stored = np.empty((n, X.shape[1]), self.embedding.dtype), None
         current, replayed = rows[:size], rows[size:]
-        stored = None if isinstance(X, np.ndarray) else X[picks.ravel()].reshape(steps, size, -1)
-        in_place = stored is None and X.dtype == rows.dtype
+        if not isinstance(X, np.ndarray) or X.dtype != rows.dtype:
+            stored = in_type(X[picks.ravel()], self.embedding.dtype).reshape(steps, size, -1)
         for at in range(steps):
-            if in_place:
+            if stored is None:
                 X.take(picks[at], 0, current, "clip")  # clip avoids a copy; all indices are in range
+            elif drawn is None and stored.flags.writeable:
+                rows = current = stored[at]
             else:
-                current[:] = X[picks[at]] if stored is None else stored[at]
+                current[:] = stored[at]
             self.embedding.apply(current)
             if drawn is not None:
                 replay.X.take(drawn[at], 0, replayed, "clip")  # type: ignore[union-attr]
             of_step = {name: values[at] for name, values in constants.items()}
             yield Batch(rows, of_step, weight, parts, fraction, None if own is None else own[at])
+
+
+def step_down(columns: np.ndarray, gradient: np.ndarray, rows: np.ndarray, lr: float) -> None:
+    """``columns -= lr * gradient.T @ rows`` in place, where ``gradient`` is that of the scores of the rows.
+
+    BLAS adds the product to the columns itself, which saves passes over them. They must be in C order.
+    """
+    assert columns.flags.c_contiguous  # else BLAS would change a copy
+    GEMM[columns.dtype.char](-lr, rows.T, gradient, 1.0, columns.T, 0, 0, 1)
 
 
 def entropy_gradient(scores: np.ndarray, weight: np.ndarray, inside: np.ndarray | None = None) -> np.ndarray:

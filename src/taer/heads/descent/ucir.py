@@ -9,7 +9,7 @@ import numpy as np
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.descent.loop import Plan, Samples, check_finite
+from taer.heads.descent.loop import GEMM, Plan, Samples, check_finite
 from taer.heads.descent.losses import cross_entropy, margin_violations, spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead
 from taer.heads.embedding import unit_rows
@@ -92,11 +92,14 @@ class UCIR(
         plan = Plan(Samples(union.X, {"target": target, "shrink": np.concatenate(shrinkages)}), cross_entropy)
         unit, own = unit_rows(rows[order]), rows[moving]
         directions, shrink_own = unit[:n_moving], _shrinkages(own)[:, None]
-        speed, eta_speed = np.zeros_like(own), 0.0
+        speed, eta_speed, cosines = np.zeros_like(own), 0.0, np.empty((0, 0))
+        gemm = GEMM[own.dtype.char]
         with np.errstate(all="ignore"):
             for batch in chain.from_iterable(loop.batches(plan) for _ in range(self.epochs)):
                 target, shrink = batch.constants["target"], batch.constants["shrink"]
-                cosines = unit @ batch.rows.T  # class by class
+                if len(target) != cosines.shape[1]:
+                    cosines = np.empty((len(unit), len(target)), unit.dtype)  # class by class
+                gemm(1.0, batch.rows.T, unit.T, 0.0, cosines.T, 1, 0, 1)
                 cosines *= shrink
                 by_score = spread_cross_entropy((eta * cosines).T, target, batch.weight, self.entropy).T
                 by_cosine = eta * by_score[:n_moving]
@@ -105,14 +108,14 @@ class UCIR(
                     of_own = of_replayed[np.arange(len(replayed)), target[replayed]]
                     nearest, violated = margin_violations(of_replayed[:, :n_moving], of_own, self.k or 2)
                     by_cosine[nearest, replayed[:, None]] += violated
+                # The gradient has no part along a column, whose length does not change a cosine. Together with weight
+                # decay, that part is a multiple of the column. BLAS adds the rest to the speed.
+                along = np.einsum("ij,ij->i", by_cosine, cosines[:n_moving])[:, None] * np.square(shrink_own)
                 by_cosine *= shrink
-                by_own = by_cosine @ batch.rows
-                by_own -= np.einsum("ij,ij->i", by_own, directions)[:, None] * directions
-                by_own *= shrink_own
-                by_own += self.weight_decay * own
+                by_cosine *= shrink_own
+                gemm(batch.fraction, batch.rows.T, by_cosine.T, self.momentum, speed.T, 0, 0, 1)
+                speed += batch.fraction * (self.weight_decay - along) * own
                 by_eta = float(np.vdot(by_score, cosines)) + self.weight_decay * eta
-                speed *= self.momentum
-                speed += by_own if batch.fraction == 1 else batch.fraction * by_own
                 eta_speed = self.momentum * eta_speed + batch.fraction * by_eta
                 own -= self.lr * speed
                 eta -= self.lr * eta_speed
