@@ -86,7 +86,7 @@ class Standardize:
         if self._shift is not None:  # type: ignore[attr-defined]
             rows = rows - self._shift  # type: ignore[attr-defined]
         if self._stretch is not None:  # type: ignore[attr-defined]
-            rows = rows * self._stretch  # type: ignore[attr-defined]
+            rows = np.multiply(rows, self._stretch, out=None if self._shift is None else rows)  # type: ignore[attr-defined]
         return rows
 
     def apply(self, rows: np.ndarray) -> None:

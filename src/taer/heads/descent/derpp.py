@@ -61,9 +61,8 @@ class DERPP(MemoryHead, name="derpp", card=Card("baseline", old_scores="move", k
             drawn = batch.constants["row"][: first.stop - first.start]
             by_logits = scores.T[:, first] - stored.take(drawn, axis=1)  # class by class
             by_logits *= pull.take(drawn, axis=1) * batch.weight[first]
-            found = cross_entropy(
-                scores, batch
-            )  # of all rows at once, which is faster; then the first draw is replaced
+            # Of all rows at once, which is faster; then the first draw is replaced.
+            found = cross_entropy(scores, batch)
             found.T[:, first] = by_logits
             return found
 
@@ -81,12 +80,10 @@ class DERPP(MemoryHead, name="derpp", card=Card("baseline", old_scores="move", k
             return np.empty((task.n_classes, 0), dtype), np.empty((1, 0), dtype)
         old = np.isin(self.memory_.y, task.old)
         logits = _widened(self.memory_.extra["logits"][old], task.n_classes).T
-        known = np.isfinite(logits)
-        pull = (
-            2 * known / known.sum(axis=0)
-            if self.unseen_logits == "ignore"
-            else np.full((1, len(old)), 2 / len(logits))
-        )
+        pull = np.full((1, logits.shape[1]), 2 / task.n_classes)
+        if self.unseen_logits == "ignore":
+            compared = np.isfinite(logits)
+            pull = 2 * compared / compared.sum(axis=0)
         return np.nan_to_num(logits, nan=0).astype(dtype, order="C"), pull.astype(dtype)
 
     def _finish(self, task: Task) -> None:

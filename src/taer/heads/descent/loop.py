@@ -187,13 +187,14 @@ class Loop:
         if not isinstance(X, np.ndarray) or X.dtype != rows.dtype:
             stored = in_type(X[picks.ravel()], self.embedding.dtype).reshape(steps, size, -1)
         for at in range(steps):
-            if stored is None:
-                X.take(picks[at], 0, current, "clip")  # clip avoids a copy; all indices are in range
-            elif drawn is None and stored.flags.writeable:
-                rows = current = stored[at]
-            else:
+            if stored is not None and drawn is None:
+                rows = self.embedding(stored[at])
+            elif stored is not None:
                 current[:] = stored[at]
-            self.embedding.apply(current)
+                self.embedding.apply(current)
+            else:
+                X.take(picks[at], 0, current, "clip")  # clip avoids a copy; all indices are in range
+                self.embedding.apply(current)
             if drawn is not None:
                 replay.X.take(drawn[at], 0, replayed, "clip")  # type: ignore[union-attr]
             of_step = {name: values[at] for name, values in constants.items()}
