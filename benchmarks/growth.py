@@ -13,7 +13,7 @@ import torch
 import torch_loops
 from measuring import Clocked, Problem
 from profiling import clocked_part
-from speed import BATCH, Products
+from speed import BATCH, STEPS, Products
 
 import taer
 from taer.report import figures
@@ -70,7 +70,7 @@ def _torch(old: Task, steps_alone: bool) -> Callable[[Task], float]:
 
 def _products(old: Task, steps_alone: bool) -> Callable[[Task], float]:
     def seconds(task: Task) -> float:
-        products = Products(Problem([(old[0][:0], old[1][:0]), task], *task))
+        products = Products(Problem([(old[0][:0], old[1][:0]), task], *task), STEPS["taer"])
         started = time.process_time()
         products.run(1)
         return time.process_time() - started

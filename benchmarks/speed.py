@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 import torch_loops
 from measuring import Predict, Problem, Side, equally_good, in_turn
+from scipy.linalg.blas import sgemm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
 import taer
 
 BATCH = 32
+MEMORY = 200
 
 
 def ours(name: str, problem: Problem, lr: float, epochs: int) -> Callable[[int], Predict]:
@@ -56,22 +59,28 @@ def runs_of(
 def against_torch(
     name: str, problem: Problem, repeats: int, lr: float = 1.0, avalanche: bool = False
 ) -> dict[str, Side]:
-    return equally_good(in_turn(runs_of(name, problem, lr=lr, avalanche=avalanche), problem, repeats))
+    """A head, the torch loop and, where they are known, the matrix products alone."""
+    runs = runs_of(name, problem, lr=lr, avalanche=avalanche)
+    products = {"products": Products(problem, STEPS[name]).in_epochs(1)} if name in STEPS else {}
+    found = in_turn({**runs, **products}, problem, repeats)
+    equally_good({side: found[side] for side in runs})
+    return found
 
 
 def taer_by_epochs(problem: Problem, repeats: int, numbers: Sequence[int]) -> dict[int, dict[str, Side]]:
-    """TaER, torch, Avalanche and the matrix products alone with each number of epochs, all of them in turn."""
-    products = Products(problem)
+    """TaER, torch, Avalanche, the matrix products alone and the calls of numpy alone, with each number of epochs."""
+    alone = {"products": Products(problem, STEPS["taer"]), "numpy": Calls(problem)}
     runs = {}
     for epochs in numbers:
         for side, run in runs_of("taer", problem, epochs, avalanche=True).items():
             runs[f"{side} {epochs}"] = run
-        runs[f"products {epochs}"] = products.in_epochs(epochs)
+        for side, work in alone.items():
+            runs[f"{side} {epochs}"] = work.in_epochs(epochs)
     found = in_turn(runs, problem, repeats)
     by_epochs = {}
     for epochs in numbers:
         learners = {side: found[f"{side} {epochs}"] for side in ("taer", "torch", "Avalanche")}
-        by_epochs[epochs] = {**equally_good(learners), "products": found[f"products {epochs}"]}
+        by_epochs[epochs] = {**equally_good(learners), **{side: found[f"{side} {epochs}"] for side in alone}}
     return by_epochs
 
 
@@ -158,28 +167,48 @@ def _learned_nothing(X: np.ndarray) -> np.ndarray:
     return np.full(len(X), -1)
 
 
-class Products:
-    """The two matrix products of each step of TaER, and nothing else: on rows that lie ready in their order."""
+@dataclass(frozen=True)
+class Step:
+    """What a head multiplies in a step, of ten new classes per task."""
 
-    def __init__(self, problem: Problem) -> None:
-        rng = np.random.default_rng(0)
-        self.steps: list[np.ndarray] = []
+    draws: int = 1  # batches from the memory; without one, the memory is part of the epoch
+    scores_all: bool = True  # columns that are multiplied with the rows: all, or those of the task
+    moves_all: bool = True  # columns that get a gradient
+
+
+STEPS = {
+    "taer": Step(scores_all=False, moves_all=False),
+    "er": Step(),
+    "derpp": Step(draws=2),
+    "ucir": Step(draws=0, moves_all=False),
+}
+
+
+class Products:
+    """The two matrix products of each step of a head, and nothing else: on rows that lie ready in their order."""
+
+    def __init__(self, problem: Problem, step: Step) -> None:
+        rng, width = np.random.default_rng(0), problem.test_X.shape[1]
+        self.steps: list[tuple[np.ndarray, int, int]] = []  # rows, columns scored, columns moved
         for number, (X, _) in enumerate(problem.tasks):
             order = rng.permutation(len(X))
-            for start in range(0, len(X), BATCH):
-                rows = X[order[start : start + BATCH]]
-                replayed = rng.integers(0, len(X), BATCH if number else 0)
-                self.steps.append(np.concatenate([rows, X[replayed]]))
-        self.columns = np.zeros((10, X.shape[1]), X.dtype)
-        self.scores = np.zeros((2 * BATCH, 10), X.dtype)
-        self.gradient = np.zeros_like(self.columns)
+            if number and not step.draws:
+                order = np.append(order, rng.integers(0, len(X), MEMORY))
+            sizes = 10 * (number + 1 if step.scores_all else 1), 10 * (number + 1 if step.moves_all else 1)
+            for start in range(0, len(order), BATCH):
+                replayed = rng.integers(0, len(X), BATCH * step.draws if number else 0)
+                rows = X[np.append(order[start : start + BATCH], replayed)]
+                self.steps.append((rows, *sizes))
+        n_classes = 10 * len(problem.tasks)
+        self.columns, self.gradient = np.zeros((2, n_classes, width), np.float32)
+        self.scores = np.zeros((3 * BATCH, n_classes), np.float32)
 
     def run(self, epochs: int) -> None:
         for _ in range(epochs):
-            for rows in self.steps:
-                scores = self.scores[: len(rows)]
-                np.dot(rows, self.columns.T, out=scores)
-                np.dot(scores.T, rows, out=self.gradient)
+            for rows, scored, moved in self.steps:
+                scores = self.scores.reshape(-1)[: len(rows) * scored].reshape(scored, len(rows))
+                sgemm(1.0, rows.T, self.columns[:scored].T, 0.0, scores.T, 1, 0, 1)
+                sgemm(1.0, rows.T, scores[:moved].T, 0.0, self.gradient[:moved].T, 0, 0, 1)
 
     def in_epochs(self, epochs: int) -> Callable[[int], Predict]:
         def run(seed: int) -> Predict:
@@ -187,3 +216,41 @@ class Products:
             return _learned_nothing
 
         return run
+
+
+class Calls(Products):
+    """The steps of TaER as bare calls of numpy and BLAS, written out: the least that a loop in Python can take.
+
+    Draws, constants and positions of targets lie ready; there are no checks, options and tasks.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        rng = np.random.default_rng(0)
+        self.tasks = []
+        for number, (X, y) in enumerate(problem.tasks):
+            order = rng.permutation(len(X))
+            full = order[: len(order) // BATCH * BATCH].reshape(-1, BATCH)
+            drawn = rng.integers(0, MEMORY, (len(full), BATCH if number else 0))
+            n = BATCH + drawn.shape[1]
+            target = np.hstack([y[full] - 10 * number, np.full(drawn.shape, 10)])
+            old = np.zeros((len(full), n), np.float32)
+            self.tasks.append((X, X[:MEMORY].copy(), full, drawn, target * n + np.arange(n), old))
+
+    def run(self, epochs: int) -> None:
+        for X, memory, picks, drawn, own, old in self.tasks:
+            n = BATCH + drawn.shape[1]
+            columns, rows = np.zeros((10, X.shape[1]), np.float32), np.empty((n, X.shape[1]), np.float32)
+            current, replayed, scores = rows[:BATCH], rows[BATCH:], np.empty((11, n), np.float32)
+            flat, moving, ones = scores.reshape(-1), scores[:10].T, np.ones(11, np.float32)
+            weight = np.full(n, 1 / n, np.float32)
+            for _ in range(epochs):
+                for at in range(len(picks)):
+                    X.take(picks[at], 0, current, "clip")
+                    memory.take(drawn[at], 0, replayed, "clip")
+                    sgemm(1.0, rows.T, columns.T, 0.0, moving, 1, 0, 1)
+                    scores[10] = old[at]
+                    scores -= np.maximum.reduce(scores)
+                    np.exp(scores, scores)
+                    scores *= weight / ones.dot(scores)
+                    flat[own[at]] -= weight
+                    sgemm(-1.0, rows.T, moving, 1.0, columns.T, 0, 0, 1)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from taer.rows import Rows
 
 _KEYS = 1 << 20  # random keys drawn at a time
+_PIECE = 256  # labels looked up at a time
 
 
 def draw(n: int, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
@@ -29,7 +31,7 @@ def draw(n: int, size: int, times: int, rng: np.random.Generator) -> np.ndarray:
         rng.random((min(at_once, times - start), n), np.float32).argpartition(size, axis=1)
         for start in range(0, times, at_once)
     ]
-    return np.concatenate(picks)[:, :size]
+    return (picks[0] if len(picks) == 1 else np.concatenate(picks))[:, :size]
 
 
 @dataclass(frozen=True)
@@ -168,28 +170,30 @@ class GreedyBalanced(Memory):
         self.known = np.empty(0, np.int64)  # every label ever offered, even without stored samples
 
     def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
-        labels = np.union1d(self.known, offer.y)
-        codes = np.searchsorted(labels, np.concatenate([self.y, offer.y]))
+        present = np.unique(offer.y)
+        labels = np.union1d(self.known, present)
         seen = np.isin(labels, self.known).tolist()
         slots: list[list[int]] = [[] for _ in labels]  # per class, the numbers of its samples
-        for number, code in enumerate(codes[: len(self)].tolist()):
+        for number, code in enumerate(np.searchsorted(labels, self.y).tolist()):
             slots[code].append(number)
         counts, held = [len(members) for members in slots], len(self)
         quota, may_enter = self.capacity / max(1, sum(seen)), [True] * len(labels)
-        offered = np.unique(codes[len(self) :]).tolist()
+        offered = np.searchsorted(labels, present).tolist()
+        fullest: list[int] = []  # the largest classes, if known
 
         def evict() -> None:
-            most = max(counts)
-            fullest = [code for code, count in enumerate(counts) if count == most]
-            largest = fullest[rng.integers(len(fullest))]
-            slots[largest].pop(rng.integers(most))
+            if not fullest:
+                most = max(counts)
+                fullest.extend(code for code, count in enumerate(counts) if count == most)
+            largest = fullest.pop(rng.integers(len(fullest)))
+            slots[largest].pop(rng.integers(counts[largest]))
             counts[largest] -= 1
             may_enter[largest] = True
 
         while held > self.capacity:  # the capacity was lowered
             evict()
             held -= 1
-        for number, code in enumerate(codes[len(self) :].tolist() if self.capacity else (), len(self)):
+        for number, code in enumerate(self._codes(labels, offer.y) if self.capacity else (), len(self)):
             if not may_enter[code]:
                 continue
             if seen[code] and counts[code] >= quota:
@@ -206,8 +210,16 @@ class GreedyBalanced(Memory):
             slots[code].append(number)
             counts[code] += 1
             held += 1
+            if fullest and counts[code] >= counts[fullest[0]]:
+                fullest.clear()
         self.known = labels
-        return np.sort(np.concatenate([np.array(members, np.int64) for members in slots]))
+        return np.sort(np.fromiter(chain.from_iterable(slots), np.int64))
+
+    @staticmethod
+    def _codes(labels: np.ndarray, y: np.ndarray) -> Iterator[int]:
+        """Positions in ``labels``, found in pieces, because the first few samples of a class are often enough."""
+        for start in range(0, len(y), _PIECE):
+            yield from np.searchsorted(labels, y[start : start + _PIECE]).tolist()
 
     def without(self, label: int) -> Self:
         memory = super().without(label)
@@ -274,16 +286,16 @@ class Herding(Memory):
     """
 
     def _choose(self, offer: Offer, rng: np.random.Generator) -> np.ndarray:
-        labels, offered = np.union1d(self.y, offer.y), np.unique(offer.y)
-        everything = np.concatenate([self.y, offer.y])
+        present = np.unique(offer.y)
+        labels, offered = np.union1d(self.y, present), set(present.tolist())
         chosen = []
-        for place, label in enumerate(labels):
+        for place, label in enumerate(labels.tolist()):
             quota = self.capacity // len(labels) + (place < self.capacity % len(labels))
-            members = np.flatnonzero(everything == label)
+            members = np.flatnonzero(self.y == label)
             if quota and label in offered:
-                stored, new = members[members < len(self)], members[members >= len(self)] - len(self)
-                rows = [self.X[stored], offer.rows(new)] if len(stored) else [offer.rows(new)]
-                members = members[herd(offer.embed(np.concatenate(rows)), quota)]
+                new = np.flatnonzero(offer.y == label)
+                rows = np.concatenate([self.X[members], offer.rows(new)]) if len(members) else offer.rows(new)
+                members = np.concatenate([members, len(self) + new])[herd(offer.embed(rows), quota)]
             chosen.append(members[:quota])  # stored samples stand in the order of their choice
         return self._stored_first(np.concatenate(chosen))
 
@@ -293,16 +305,17 @@ class Herding(Memory):
 
 def herd(rows: np.ndarray, size: int) -> np.ndarray:
     """Row numbers in the order in which herding chooses them: the running mean stays nearest to the mean of all rows."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = rows / np.where(norms > 0, norms, 1)
-    mean = rows.mean(axis=0)
-    towards, chosen = mean.copy(), []
-    taken = np.zeros(len(rows), bool)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    shrink = 1 / np.where(lengths > 0, lengths, 1)  # factors of the rows: cheaper than rows of unit length
+    mean = shrink @ rows / len(rows)
+    towards = mean.copy()
+    chosen: list[int] = []
     for _ in range(min(size, len(rows))):
-        best = int(np.where(taken, -np.inf, rows @ towards).argmax())
-        taken[best] = True
+        scores = rows @ towards * shrink
+        scores[chosen] = -np.inf
+        best = int(scores.argmax())
         chosen.append(best)
-        towards += mean - rows[best]
+        towards += mean - shrink[best] * rows[best]
     return np.array(chosen, np.int64)
 
 

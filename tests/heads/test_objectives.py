@@ -9,6 +9,7 @@ import pytest
 
 import taer
 from taer.heads.base import log_sum_exp
+from taer.heads.descent.loop import step_down
 from taer.heads.descent.losses import cross_entropy_gradient
 from tests.conftest import blobs, heads_with
 
@@ -259,3 +260,19 @@ def test_softmax_of_many_old_classes_is_stable():
         head.partial_fit((X[rows] * 100).astype(np.float32), y[rows])
     assert np.isfinite(head.coef_).all()
     assert np.isfinite(head.predict_proba((X * 100).astype(np.float32))).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_step_changes_columns_in_place(dtype, order):
+    rng = np.random.default_rng(0)
+    columns, gradient, rows = (rng.normal(size=size).astype(dtype) for size in ((3, 7), (5, 3), (5, 7)))
+    expected = columns - 0.3 * gradient.T @ rows
+    step_down(columns, np.asarray(gradient, order=order), rows, 0.3)
+    np.testing.assert_allclose(columns, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_columns_that_blas_would_copy_are_refused():
+    """Otherwise a head would learn nothing, without an error."""
+    with pytest.raises(AssertionError):
+        step_down(np.zeros((3, 7), order="F"), np.ones((5, 3)), np.ones((5, 7)), 0.3)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from taer.heads.exact import widened
 from taer.heads.fitted import FLOATS
 from taer.rows import row_chunks
 
@@ -21,6 +22,13 @@ NORMALIZATIONS = ("none", "l2", "sqrt-l2")
 def result_type(X: Any) -> str:
     """The type of a head's scores: float64 for float64 features, float32 for the rest."""
     return str(np.result_type(X.dtype, np.float32))
+
+
+def in_type(X: np.ndarray, dtype: str) -> np.ndarray:
+    """Finite rows in C order and in the type of a head; the given array itself if it is that already."""
+    if X.dtype == np.float16 and dtype == "float32":
+        return widened(X)
+    return np.asarray(X, dtype, order="C")
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
@@ -73,8 +81,12 @@ class Standardize:
         object.__setattr__(self, "_stretch", stretch)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        rows = np.array(X, self.dtype, order="C")
-        self.apply(rows)
+        """The mapped rows; the given array itself if there is nothing to do."""
+        rows = in_type(X, self.dtype)
+        if self._shift is not None:  # type: ignore[attr-defined]
+            rows = rows - self._shift  # type: ignore[attr-defined]
+        if self._stretch is not None:  # type: ignore[attr-defined]
+            rows = np.multiply(rows, self._stretch, out=None if self._shift is None else rows)  # type: ignore[attr-defined]
         return rows
 
     def apply(self, rows: np.ndarray) -> None:

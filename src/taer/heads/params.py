@@ -88,8 +88,7 @@ def check_params(head: Any) -> None:
     """Raise ValueError with the first parameter out of its range."""
     for item in fields(head):
         value, rule = getattr(head, item.name), item.metadata
-        expected = _expected(item.default, rule)
-        if expected and not _fits(value, item.default, rule):
+        if not _fits(value, item.default, rule) and (expected := _expected(item.default, rule)):
             raise ValueError(f"{type(head).__name__}: {item.name} must be {expected}, got {value!r}")
 
 

@@ -87,7 +87,8 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     # numpy converts a mixed list to one type, in which different labels may become equal.
-    y = column_or_1d(y if hasattr(y, "__array__") else np.asarray(y, object), warn=True)
+    if not (type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biufU"):
+        y = column_or_1d(y if hasattr(y, "__array__") else np.asarray(y, object), warn=True)
     if len(y) != n_samples:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n_samples} and {len(y)}")
     if y.dtype.kind == "O":

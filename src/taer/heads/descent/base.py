@@ -11,7 +11,7 @@ from taer.heads import exact
 from taer.heads.base import Head, Task, grown
 from taer.heads.descent import loop
 from taer.heads.descent.loop import Loop, Plan
-from taer.heads.embedding import Standardize, unit_rows
+from taer.heads.embedding import Standardize, in_type, unit_rows
 from taer.heads.fitted import Fitted, array, value_of
 from taer.heads.params import param
 from taer.rows import row_chunks
@@ -125,8 +125,14 @@ class DescentHead(Head):
         """``log Σ exp`` of the scores of some classes: a constant per sample while their columns do not move."""
         columns, offsets = self.columns_[classes].T.copy(), self.offsets_[classes].astype(self.columns_.dtype)
         found, ones = np.empty(len(X), columns.dtype), np.ones(len(classes), columns.dtype)
+        mapped, scores = np.empty((0, X.shape[1]), columns.dtype), np.empty((0, len(classes)), columns.dtype)
         for rows in row_chunks(X, width=_FEW * max(X.shape[1], len(classes))):
-            scores = self.embedding_(X[rows]) @ columns
+            n = rows.stop - rows.start
+            if n != len(mapped):
+                mapped, scores = (np.empty((n, each.shape[1]), each.dtype) for each in (mapped, scores))
+            mapped[:] = in_type(X[rows], self.embedding_.dtype)
+            self.embedding_.apply(mapped)
+            np.matmul(mapped, columns, out=scores)
             scores += offsets
             top = scores.max(axis=1)
             scores -= top[:, None]

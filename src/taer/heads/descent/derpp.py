@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from taer.heads.base import Task
 from taer.heads.card import Card
@@ -52,21 +52,39 @@ class DERPP(MemoryHead, name="derpp", card=Card("baseline", old_scores="move", k
     )
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:
-        def constants(X: Any, y: np.ndarray) -> dict[str, np.ndarray]:
-            old = np.isin(self.memory_.y, task.old)
-            logits = _widened(self.memory_.extra["logits"][old], task.n_classes).astype(columns.dtype)
-            compared = np.isfinite(logits) | (self.unseen_logits == "zero")
-            pull = (2 * compared / compared.sum(axis=1, keepdims=True)).astype(columns.dtype)
-            return {"target": y, "logits": np.nan_to_num(logits, nan=0), "pull": pull}
+        stored, pull = self._stored_logits(task, columns.dtype)
 
-        replay = self._replay(task, constants)
+        def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
+            if len(batch.parts) == 1:
+                return cross_entropy(scores, batch)
+            _, first, _ = batch.parts
+            drawn = batch.constants["row"][: first.stop - first.start]
+            by_logits = scores.T[:, first] - stored.take(drawn, axis=1)  # class by class
+            by_logits *= pull.take(drawn, axis=1) * batch.weight[first]
+            # Of all rows at once, which is faster; then the first draw is replaced.
+            found = cross_entropy(scores, batch)
+            found.T[:, first] = by_logits
+            return found
+
         return Plan(
             current=Samples(task.X, {"target": task.y}),
-            replay=replay,
+            replay=self._replay(task, lambda X, y: {"target": y, "row": np.arange(len(y))}),
             replay_size=self.replay_batch_size,
             weights=(1.0, self.alpha, self.beta),
-            gradient=_gradient,
+            gradient=gradient,
         )
+
+    def _stored_logits(self, task: Task, dtype: DTypeLike) -> tuple[np.ndarray, np.ndarray]:
+        """The stored logits of the replayed samples, class by class, and the factors of the differences from them."""
+        if not len(self.memory_):
+            return np.empty((task.n_classes, 0), dtype), np.empty((1, 0), dtype)
+        old = np.isin(self.memory_.y, task.old)
+        logits = _widened(self.memory_.extra["logits"][old], task.n_classes).T
+        pull = np.full((1, logits.shape[1]), 2 / task.n_classes)
+        if self.unseen_logits == "ignore":
+            compared = np.isfinite(logits)
+            pull = 2 * compared / compared.sum(axis=0)
+        return np.nan_to_num(logits, nan=0).astype(dtype, order="C"), pull.astype(dtype)
 
     def _finish(self, task: Task) -> None:
         memory = copy.copy(self.memory_)
@@ -90,15 +108,3 @@ class DERPP(MemoryHead, name="derpp", card=Card("baseline", old_scores="move", k
 def _widened(logits: np.ndarray, n_classes: int) -> np.ndarray:
     """Stored logits with one column per class; NaN for classes that were unknown when the sample was stored."""
     return np.pad(logits, [(0, 0), (0, n_classes - logits.shape[1])], constant_values=np.nan)
-
-
-def _gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
-    if len(batch.parts) == 1:
-        return cross_entropy(scores, batch)
-    _, first, _ = batch.parts
-    n, logits, pull = first.stop - first.start, batch.constants["logits"], batch.constants["pull"]
-    by_logits = scores[first] - logits[:n]
-    by_logits *= pull[:n] * batch.weight[first, None]
-    found = cross_entropy(scores, batch)  # of all rows at once, which is faster; then the first draw is replaced
-    found[first] = by_logits
-    return found

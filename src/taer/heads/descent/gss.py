@@ -6,7 +6,7 @@ import numpy as np
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.descent.loop import Batch
+from taer.heads.descent.loop import Batch, step_down
 from taer.heads.descent.losses import spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.heads.params import param
@@ -47,5 +47,5 @@ class GSS(MemoryHead, name="gss", card=Card("baseline", old_scores="move", keeps
             rows = np.concatenate([rows, self.embedding_(memory.X[drawn])])
             target = np.concatenate([target, memory.y[drawn]])
         weight = np.full(len(rows), 1 / len(rows), rows.dtype)
-        gradient = spread_cross_entropy(rows @ columns.T, target, weight, self.entropy).T @ rows
-        columns -= self.lr * batch.fraction * gradient
+        gradient = spread_cross_entropy((columns @ rows.T).T, target, weight, self.entropy)
+        step_down(columns, gradient, rows, self.lr * batch.fraction)

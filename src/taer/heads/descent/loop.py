@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dgemm, sgemm
 from scipy.special import log_softmax
 
-from taer.heads.embedding import Standardize
+from taer.heads.embedding import Standardize, in_type
 from taer.heads.params import param
 from taer.memory import draw
 
+GEMM = {"f": sgemm, "d": dgemm}  # their arrays are in Fortran order: the transposes of ours
 _BLOCK = 1 << 19  # values that are drawn and read from storage together
 
 
@@ -108,34 +110,34 @@ class Loop:
     balance_classes: bool = False
 
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
-        """Train ``columns`` in place, following the plan."""
+        """Train ``columns``, an array in C order, in place, following the plan."""
         moving, resting = len(columns), plan.resting
         full_step = self.lr if plan.lr is None else plan.lr
-        scores, change = np.empty((0, 0), columns.dtype), np.empty_like(columns)
+        scores = np.empty((0, 0), columns.dtype)
+        gemm = GEMM[columns.dtype.char]
         with np.errstate(all="ignore"):
-            for batch in (batch for _ in range(self.epochs) for batch in self.batches(plan)):
+            for batch in chain.from_iterable(self.batches(plan) for _ in range(self.epochs)):
                 rows = batch.rows
-                if len(rows) != scores.shape[1]:
+                if len(rows) != len(scores):
                     # Scores are stored class by class, so that sums over classes run over whole batches.
-                    scores = np.empty((moving + (resting is not None), len(rows)), columns.dtype)
-                    of_moving = scores[:moving]
-                np.matmul(columns, rows.T, out=of_moving)
+                    by_class = np.empty((moving + (resting is not None), len(rows)), columns.dtype)
+                    scores, of_moving = by_class.T, by_class[:moving].T
+                gemm(1.0, rows.T, columns.T, 0.0, of_moving, 1, 0, 1)
                 if resting is not None:
-                    scores[moving] = batch.constants[resting]
+                    by_class[moving] = batch.constants[resting]
                 if plan.offsets is not None:
-                    of_moving += plan.offsets[:, None]
+                    of_moving += plan.offsets
                 if self.entropy:
                     inside = None if resting is None else batch.constants[f"{resting}_entropy"]
-                    spread = entropy_gradient(scores.T, self.entropy * batch.weight, inside).T[:moving]
-                gradient = plan.gradient(scores.T, batch).T[:moving]
+                    spread = entropy_gradient(scores, self.entropy * batch.weight, inside)[:, :moving]
+                gradient = plan.gradient(scores, batch)[:, :moving]
                 if self.entropy:
                     gradient += spread
                 lr = full_step * batch.fraction
                 if plan.step is None:
-                    gradient *= lr
-                    columns -= np.matmul(gradient, rows, out=change)
+                    step_down(columns, gradient, rows, lr)
                 else:
-                    plan.step(columns, gradient @ rows, lr)
+                    plan.step(columns, gradient.T @ rows, lr)
         check_finite(columns, full_step)
 
     def batches(self, plan: Plan) -> Iterator[Batch]:
@@ -168,10 +170,11 @@ class Loop:
         if replay is not None and len(replay):
             draws = [draw(len(replay), plan.replay_size, steps, self.rng) for _ in plan.weights[1:]]
             sizes += [each.shape[1] for each in draws]
-            drawn = np.concatenate(draws, axis=1)
+            drawn = draws[0] if len(draws) == 1 else np.concatenate(draws, axis=1)
             for name, values in replay.constants.items():
-                of_current = [constants[name]] if name in constants else []
-                constants[name] = np.concatenate([*of_current, values.take(drawn, axis=0)], axis=1)
+                of_replay = values.take(drawn, axis=0)
+                joined = name in constants
+                constants[name] = np.concatenate([constants[name], of_replay], axis=1) if joined else of_replay
         shares = [weight / part for weight, part in zip(plan.weights, sizes, strict=False)]
         weight = np.repeat(np.array(shares, self.embedding.dtype), sizes)
         ends = list(accumulate(sizes))
@@ -179,20 +182,32 @@ class Loop:
         n, target = ends[-1], constants.get("target")
         own = target * n + np.arange(n) if target is not None and target.shape == (steps, n) else None
         # One small buffer for all steps stays in the cache; arrays are read row by row, other storage once per block.
-        rows = np.empty((n, X.shape[1]), self.embedding.dtype)
+        rows, stored = np.empty((n, X.shape[1]), self.embedding.dtype), None
         current, replayed = rows[:size], rows[size:]
-        stored = None if isinstance(X, np.ndarray) else X[picks.ravel()].reshape(steps, size, -1)
-        in_place = stored is None and X.dtype == rows.dtype
+        if not isinstance(X, np.ndarray) or X.dtype != rows.dtype:
+            stored = in_type(X[picks.ravel()], self.embedding.dtype).reshape(steps, size, -1)
         for at in range(steps):
-            if in_place:
-                X.take(picks[at], axis=0, out=current, mode="clip")  # clip avoids a copy; all indices are in range
+            if stored is not None and drawn is None:
+                rows = self.embedding(stored[at])
+            elif stored is not None:
+                current[:] = stored[at]
+                self.embedding.apply(current)
             else:
-                current[:] = X[picks[at]] if stored is None else stored[at]
-            self.embedding.apply(current)
-            if replay is not None and drawn is not None:
-                replay.X.take(drawn[at], axis=0, out=replayed, mode="clip")
+                X.take(picks[at], 0, current, "clip")  # clip avoids a copy; all indices are in range
+                self.embedding.apply(current)
+            if drawn is not None:
+                replay.X.take(drawn[at], 0, replayed, "clip")  # type: ignore[union-attr]
             of_step = {name: values[at] for name, values in constants.items()}
             yield Batch(rows, of_step, weight, parts, fraction, None if own is None else own[at])
+
+
+def step_down(columns: np.ndarray, gradient: np.ndarray, rows: np.ndarray, lr: float) -> None:
+    """``columns -= lr * gradient.T @ rows`` in place, where ``gradient`` is that of the scores of the rows.
+
+    BLAS adds the product to the columns itself, which saves passes over them. They must be in C order.
+    """
+    assert columns.flags.c_contiguous  # else BLAS would change a copy
+    GEMM[columns.dtype.char](-lr, rows.T, gradient, 1.0, columns.T, 0, 0, 1)
 
 
 def entropy_gradient(scores: np.ndarray, weight: np.ndarray, inside: np.ndarray | None = None) -> np.ndarray:

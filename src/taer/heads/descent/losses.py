@@ -29,9 +29,9 @@ def cross_entropy_gradient(scores: np.ndarray, target: np.ndarray, weight: np.nd
 
 def _softmax_less_one(scores: np.ndarray, own: np.ndarray, weight: np.ndarray) -> np.ndarray:
     by_class = np.ascontiguousarray(scores.T)  # the loop stores scores in this order, so nothing is copied there
-    by_class -= np.maximum.reduce(by_class, axis=0)
-    np.exp(by_class, out=by_class)
-    by_class *= weight / np.dot(_ones(len(by_class), by_class.dtype), by_class)
+    by_class -= np.maximum.reduce(by_class)
+    np.exp(by_class, by_class)
+    by_class *= weight / _ones(len(by_class), by_class.dtype).dot(by_class)
     by_class.reshape(-1)[own] -= weight
     return by_class.T
 
@@ -105,13 +105,21 @@ def margin_gradient(
     cosines: np.ndarray, target: np.ndarray, is_old: np.ndarray, new: np.ndarray, k: int
 ) -> np.ndarray:
     """The gradient of the mean over replayed samples and their k nearest new classes of max(0, 1/2 - own + new)."""
-    found, k = np.zeros_like(cosines), min(k, len(new))
-    replayed = np.flatnonzero(is_old)
+    found, replayed = np.zeros_like(cosines), np.flatnonzero(is_old)
     if len(replayed):
-        of_new = cosines[replayed[:, None], new]
-        nearest = np.argpartition(-of_new, k - 1, axis=1)[:, :k]
-        own = cosines[replayed, target[replayed]][:, None]
-        violated = (MARGIN - own + of_new[np.arange(len(replayed))[:, None], nearest] > 0) / (len(replayed) * k)
+        own = target[replayed]
+        nearest, violated = margin_violations(cosines[replayed[:, None], new], cosines[replayed, own], k)
         found[replayed[:, None], new[nearest]] = violated
-        found[replayed, target[replayed]] = -violated.sum(axis=1)
+        found[replayed, own] = -violated.sum(axis=1)
     return found
+
+
+def margin_violations(of_new: np.ndarray, own: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest new classes of each replayed sample, and the gradient of the mean with respect to their cosines.
+
+    ``of_new`` are the cosines of the samples with the new classes, ``own`` those with their own classes.
+    """
+    k = min(k, of_new.shape[1])
+    nearest = (-of_new).argpartition(k - 1, axis=1)[:, :k]
+    violated = MARGIN - own[:, None] + of_new[np.arange(len(own))[:, None], nearest] > 0
+    return nearest, violated / violated.size

@@ -6,7 +6,7 @@ import numpy as np
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.descent.loop import Batch
+from taer.heads.descent.loop import Batch, step_down
 from taer.heads.descent.losses import spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.heads.params import param
@@ -55,9 +55,18 @@ class MER(MemoryHead, name="mer", card=Card("related", old_scores="move", keeps=
                 drawn = draw(len(memory), self.replay_batch_size, 1, self.rng_)[0]
                 self._descend(columns, self.embedding_(memory.X[drawn]), memory.y[drawn])
             self._descend(columns, batch.rows, batch.constants["target"])
-            columns[:] = start + self.beta * (columns - start)
-        columns[:] = first + self.gamma * batch.fraction * (columns - first)
+            _go_back(columns, start, self.beta)
+        _go_back(columns, first, self.gamma * batch.fraction)
 
     def _descend(self, columns: np.ndarray, rows: np.ndarray, target: np.ndarray) -> None:
         weight = np.full(len(rows), 1 / len(rows), rows.dtype)
-        columns -= self.lr * spread_cross_entropy(rows @ columns.T, target, weight, self.entropy).T @ rows
+        gradient = spread_cross_entropy((columns @ rows.T).T, target, weight, self.entropy)
+        step_down(columns, gradient, rows, self.lr)
+
+
+def _go_back(columns: np.ndarray, start: np.ndarray, part: float) -> None:
+    """Keep a part of the change since ``start``, in place."""
+    if part != 1:
+        columns -= start
+        columns *= part
+        columns += start

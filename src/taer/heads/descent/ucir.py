@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
 
 from taer.heads.base import Task
 from taer.heads.card import Card
-from taer.heads.descent.loop import Plan, Samples, check_finite
-from taer.heads.descent.losses import cross_entropy, margin_gradient, spread_cross_entropy
+from taer.heads.descent.loop import GEMM, Plan, Samples, check_finite
+from taer.heads.descent.losses import cross_entropy, margin_violations, spread_cross_entropy
 from taer.heads.descent.memory import MemoryHead
 from taer.heads.embedding import unit_rows
 from taer.heads.fitted import Fitted, number
@@ -83,33 +84,43 @@ class UCIR(
     def _train(self, rows: np.ndarray, eta: float, task: Task) -> float:
         """Train the current columns in place; returns the scale."""
         moving, union, loop = task.current, self._union(task), self._loop()
+        # In here the moving columns come first, so that arrays of theirs are slices.
+        order, n_moving = np.concatenate([moving, task.old]), len(moving)
+        target = np.argsort(order)[union.constants["target"]]
         # Cosines are products times 1 / |h|, a constant of a sample.
         shrinkages = [_shrinkages(self.embedding_(union.X[part])) for part in row_chunks(union.X)]
-        plan = Plan(Samples(union.X, {**union.constants, "shrink": np.concatenate(shrinkages)}), cross_entropy)
-        is_old = np.isin(np.arange(task.n_classes), task.old)
-        unit, own = unit_rows(rows), rows[moving]
-        speed, eta_speed = np.zeros_like(own), 0.0
+        plan = Plan(Samples(union.X, {"target": target, "shrink": np.concatenate(shrinkages)}), cross_entropy)
+        unit, own = unit_rows(rows[order]), rows[moving]
+        directions, shrink_own = unit[:n_moving], _shrinkages(own)[:, None]
+        speed, eta_speed, cosines = np.zeros_like(own), 0.0, np.empty((0, 0))
+        gemm = GEMM[own.dtype.char]
         with np.errstate(all="ignore"):
-            for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
+            for batch in chain.from_iterable(loop.batches(plan) for _ in range(self.epochs)):
                 target, shrink = batch.constants["target"], batch.constants["shrink"]
-                cosines = unit @ batch.rows.T  # class by class
+                if len(target) != cosines.shape[1]:
+                    cosines = np.empty((len(unit), len(target)), unit.dtype)  # class by class
+                gemm(1.0, batch.rows.T, unit.T, 0.0, cosines.T, 1, 0, 1)
                 cosines *= shrink
                 by_score = spread_cross_entropy((eta * cosines).T, target, batch.weight, self.entropy).T
-                by_cosine = eta * by_score[moving]
-                if (old := is_old[target]).any():
-                    by_cosine += margin_gradient(cosines.T, target, old, moving, self.k or 2).T[moving]
-                norms = np.linalg.norm(own, axis=1, keepdims=True)
-                norms[norms == 0] = 1
+                by_cosine = eta * by_score[:n_moving]
+                if len(replayed := np.flatnonzero(target >= n_moving)):
+                    of_replayed = cosines[:, replayed].T
+                    of_own = of_replayed[np.arange(len(replayed)), target[replayed]]
+                    nearest, violated = margin_violations(of_replayed[:, :n_moving], of_own, self.k or 2)
+                    by_cosine[nearest, replayed[:, None]] += violated
+                # The gradient has no part along a column, whose length does not change a cosine. Together with weight
+                # decay, that part is a multiple of the column. BLAS adds the rest to the speed.
+                along = np.einsum("ij,ij->i", by_cosine, cosines[:n_moving])[:, None] * np.square(shrink_own)
                 by_cosine *= shrink
-                along = by_cosine @ batch.rows
-                along -= np.einsum("ij,ij->i", along, unit[moving])[:, None] * unit[moving]
-                by_eta = float(np.vdot(by_score, cosines))
-                speed *= self.momentum
-                speed += batch.fraction * (along / norms + self.weight_decay * own)
-                eta_speed = self.momentum * eta_speed + batch.fraction * (by_eta + self.weight_decay * eta)
+                by_cosine *= shrink_own
+                gemm(batch.fraction, batch.rows.T, by_cosine.T, self.momentum, speed.T, 0, 0, 1)
+                speed += batch.fraction * (self.weight_decay - along) * own
+                by_eta = float(np.vdot(by_score, cosines)) + self.weight_decay * eta
+                eta_speed = self.momentum * eta_speed + batch.fraction * by_eta
                 own -= self.lr * speed
                 eta -= self.lr * eta_speed
-                unit[moving] = unit_rows(own)
+                shrink_own = _shrinkages(own)[:, None]
+                np.multiply(own, shrink_own, out=directions)
         check_finite(own, self.lr)
         rows[moving] = own
         return eta
