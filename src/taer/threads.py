@@ -53,7 +53,8 @@ def _set_threads(numbers: list[int]) -> None:
     """Of each library; a number that was one is left alone, which saves a row its time."""
     for library, number, before in zip(_libraries(), numbers, _before, strict=True):
         if before != 1:
-            library.set_num_threads(number)
+            # threadpoolctl 3.8 obeys only the thread that came first; here the lock above keeps threads apart.
+            getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
 def cores() -> int:

@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 
 import taer
-from taer.heads.closed_form import shortlist
+from taer.heads.closed_form import low_rank, shortlist
 from tests.conftest import blobs
 
-NAMES = ["gauss-chain", "gauss-frozen", "factor-analyzer"]
+NAMES = ["gauss-chain", "gauss-frozen", "factor-analyzer", "fecam", "rgda"]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """fecam and rgda make their bounds at the first answer, as the others do."""
+    monkeypatch.setattr(low_rank, "AFTER", 0)
 
 
 def samples(n_classes, seed):
@@ -96,3 +102,42 @@ def test_what_is_kept_goes_with_the_head(name):
     del head
     gc.collect()
     assert len(shortlist._made) == before
+
+
+@pytest.mark.parametrize("name", ["fecam", "rgda"])
+def test_bounds_are_made_after_many_answers(name, monkeypatch):
+    """Making them takes as long as many answers, so whoever asks once does not wait for it."""
+    monkeypatch.setattr(low_rank, "AFTER", 2)
+    X, y = samples(4, seed=0)
+    head, made = taer.make_head(name).partial_fit(X, y), []
+    make = type(head)._low_rank
+    monkeypatch.setattr(type(head), "_low_rank", lambda head: made.append(1) or make(head))
+    for answers in range(5):
+        assert len(made) == (answers > 2)
+        assert (head.predict(X) == by_scores(head, X)).all()
+
+
+@pytest.mark.parametrize("name", ["fecam", "rgda"])
+def test_bounds_hold_whatever_the_parameters_are_now(name):
+    """Parameters may be set between two tasks; the stored matrices are those of the old ones."""
+    X, y = samples(6, seed=0)
+    head = taer.make_head(name).partial_fit(X, y)
+    new = {"fecam": {"gamma1": 5.0, "gamma2": 0.0}, "rgda": {"own": 0.9, "shrinkage": 0.01}}[name]
+    rows = np.random.default_rng(1).normal(size=(200, 20)).astype(np.float32)
+    assert (head.set_params(**new).predict(rows) == by_scores(head, rows)).all()
+
+
+@pytest.mark.parametrize("params", [{"own": 1.0, "shrinkage": 0.0}, {"own": 0.0}, {"shrinkage": 1.0}])
+def test_rgda_at_the_ends_of_its_parameters(params):
+    X, y = blobs(4, per_class=40, width=20)
+    head = taer.RGDA(**params).partial_fit(X, y)
+    assert (head.predict(X) == by_scores(head, X)).all()
+
+
+@pytest.mark.parametrize("name", ["fecam", "rgda"])
+def test_classes_of_one_sample_or_of_copies_of_it(name):
+    X, y = samples(5, seed=0)
+    X, y = np.concatenate([X, X[:1] + 3, X[1:2] - 3, X[1:2] - 3]), np.concatenate([y, [5, 6, 6]])
+    head = taer.make_head(name).partial_fit(X, y)
+    rows = np.random.default_rng(1).normal(size=(200, 20)).astype(np.float32)
+    assert (head.predict(rows) == by_scores(head, rows)).all()

@@ -178,3 +178,35 @@ def test_one_blas_thread_while_another_thread_leaves():
         assert number_of_threads() == {1}
         second.__exit__(None, None, None)
         assert number_of_threads() == {2}
+
+
+def test_one_blas_thread_in_any_thread():
+    """Whichever thread came first: inside another one BLAS has one thread, and afterwards as many as before."""
+
+    def number_of_threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    def look():
+        with one_blas_thread():
+            inside.append(number_of_threads())
+
+    def stay():
+        with one_blas_thread():
+            entered.set()
+            left.wait()
+
+    inside, entered, left = [], threading.Event(), threading.Event()
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            pass
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        last = threading.Thread(target=stay)
+        with one_blas_thread():
+            last.start()
+            entered.wait()
+        left.set()
+        last.join()
+        assert inside == [{1}]
+        assert number_of_threads() == {2}

@@ -105,9 +105,8 @@ def predict(
 def _answers(head: Head, samples: Samples, top: int | None, unknown: str | None) -> list[Answer]:
     from taer.heads.unknowns import thresholds_of
 
-    scores = head.scores(samples.X)
-    novelty, probabilities = head.novelty_of(samples.X, scores), head.probabilities(scores)
-    best = head.classes_[scores.argmax(axis=1)]
+    scores, novelty = head.scores_with_novelty(samples.X)
+    probabilities, best = head.probabilities(scores), head.classes_[scores.argmax(axis=1)]
     limited = hasattr(head, "threshold_")
     novel = novelty > (thresholds_of(head, best, None) if limited else float("inf"))
     everything = [range(len(head.classes_))] * len(scores)

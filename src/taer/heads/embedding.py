@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -196,8 +197,13 @@ class RandomFeatures:
         raw = cls(how, projection, phases, np.zeros(projection.shape[1]))
         return cls(how, projection, phases, _mean(X, raw))
 
+    @cached_property
+    def _wide(self) -> np.ndarray:
+        """The projection in float64, kept because converting it takes longer than the product with one row."""
+        return self.projection.astype(np.float64)
+
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        waves: np.ndarray = normalized(X, self.how) @ self.projection.astype(np.float64)
+        waves: np.ndarray = normalized(X, self.how) @ self._wide
         if self.phases is None:
             np.maximum(waves, 0, out=waves)
         else:
@@ -211,7 +217,7 @@ class RandomFeatures:
         """None, because scores are not linear in the user's features."""
 
     def graph(self, graph: Any, rows: str) -> str:
-        waves = graph.add("MatMul", _add_normalized(graph, rows, self.how), self.projection.astype(np.float64))
+        waves = graph.add("MatMul", _add_normalized(graph, rows, self.how), self._wide)
         if self.phases is None:
             waves = graph.add("Relu", waves)
         else:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from taer.heads.fitted import FLOATS
 from taer.rows import row_chunks
+from taer.threads import one_blas_thread
 
 _INT64 = np.iinfo(np.int64)
+_UNTHREADED = 10_000  # values that OpenBLAS sums on one thread
 _TYPES: dict[str, Any] = {
     "strings": str,
     "booleans": bool,
@@ -66,9 +68,10 @@ def _is_plain(X: Any, head: Any) -> bool:
 
 def _all_finite(rows: np.ndarray) -> bool:
     """Whether all values are finite. A finite sum is enough; an infinite one may be an overflow, so values are checked."""
-    with np.errstate(all="ignore"):
-        by_blas = rows.dtype.name in FLOATS  # which sums squares faster than numpy sums
-        total = np.vdot(rows, rows) if by_blas else rows.sum()
+    # BLAS sums squares faster than numpy sums. On several threads it would wait for a busy core.
+    alone = one_blas_thread() if rows.size > _UNTHREADED else nullcontext()
+    with np.errstate(all="ignore"), alone:
+        total = np.vdot(rows, rows) if rows.dtype.char in "fd" else rows.sum()
         return bool(np.isfinite(total) or np.isfinite(rows).all())
 
 

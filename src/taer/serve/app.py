@@ -65,8 +65,8 @@ def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
         hosts=None if public else LOCAL_NAMES,
     )
     answer_in_sentences(app)
+    predict.add_to(app, service, counters, TOKEN if public else [])
     for router in (
-        predict.router(service, counters),
         examples.router(service),
         versions.router(service, counters),
         classes.router(service),

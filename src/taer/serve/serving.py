@@ -63,8 +63,8 @@ class Serving:
             raise Conflict("nothing was learned yet: add examples, then learn")
         if X.shape[1] != head.n_features_in_:
             raise BadInput(f"vectors: expected {head.n_features_in_} numbers in each, got {X.shape[1]}")
-        scores = head.scores(X)
-        best, novelty = scores.argmax(axis=1), head.novelty_of(X, scores)
+        scores, novelty = head.scores_with_novelty(X)
+        best = scores.argmax(axis=1)
         unknown = novelty > (np.inf if self.limits is None else self.limits[best])
         return Answers(
             self.version, self.threshold, head.classes_, best, head.probabilities(scores), novelty, unknown

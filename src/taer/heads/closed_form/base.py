@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import softmax
 
 from taer.heads import exact
 from taer.heads.base import Head, Task, grown
@@ -147,8 +146,7 @@ class ClosedFormHead(Head):
         return best
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
-        return found
+        return super().probabilities(scores / self.temperature_)
 
     @cached_property
     def _relative_distances(self) -> RelativeDistances:

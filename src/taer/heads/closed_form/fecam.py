@@ -11,9 +11,11 @@ from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.linalg import whitener
+from taer.heads.closed_form.low_rank import Covariance, LowRank, bounds, thin_root
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
+from taer.threads import spread
 
 # The smallest eigenvalue, relative to the mean variance, of the shrinkage target along the sum of all features. If that
 # sum is constant, as for rows of unit length far from zero, the target would be singular, and noise would dominate.
@@ -97,16 +99,41 @@ class FeCAM(
             scores[:, at] = -0.5 * np.square(white).sum(axis=1)
         return scores.astype(self.dtype_)
 
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        quick = bounds(self.whiteners_, self.statistics_.counts, self._low_rank)
+        return super()._best(X) if quick is None else self._best_among(X, quick(self.embedding_(X)))
+
+    def _low_rank(self) -> LowRank:
+        statistics = self.statistics_
+
+        def covariance(number: int) -> Covariance:
+            own = statistics.scatters[number] / max(1, statistics.counts[number] - 1)
+            root, (variance, between) = thin_root(own), _targets(own, self.gamma1, self.gamma2)
+            if variance <= 0:
+                return Covariance(np.full(len(own), 1 + _RIDGE), root, np.ones(len(root)))
+            deviations = np.sqrt(np.diag(own) + variance)
+            shared = np.full((1, len(own)), np.sqrt(abs(between)))
+            signs = np.append(np.ones(len(root)), 1 if between >= 0 else -1)
+            noise = (variance - between) / np.square(deviations) + _RIDGE
+            return Covariance(noise, np.concatenate([root, shared]) / deviations, signs)
+
+        covariances = spread(covariance, range(len(self.columns_)))
+        return LowRank(covariances, self.columns_, self.whiteners_, self.offsets_)
+
 
 def correlations(covariance: np.ndarray, gamma1: float, gamma2: float) -> np.ndarray:
     """Correlations from the covariance, shrunk towards its mean variance and mean covariance."""
-    width = len(covariance)
-    variance = np.trace(covariance) / width
+    variance, between = _targets(covariance, gamma1, gamma2)
     if variance <= 0:
-        return np.eye(width)
-    between = gamma2 * (covariance.sum() - np.trace(covariance)) / max(1, width * (width - 1))
-    variance *= gamma1
-    between = max(between, (_LEAST - 1) * variance / max(1, width - 1))
-    shrunk = covariance + between + (variance - between) * np.eye(width)
+        return np.eye(len(covariance))
+    shrunk = covariance + between + (variance - between) * np.eye(len(covariance))
     deviations = np.sqrt(np.diag(shrunk))
     return shrunk / np.outer(deviations, deviations)
+
+
+def _targets(covariance: np.ndarray, gamma1: float, gamma2: float) -> tuple[float, float]:
+    """The numbers that are added to all variances and to all covariances."""
+    width = len(covariance)
+    variance = np.trace(covariance) / width * gamma1
+    between = gamma2 * (covariance.sum() - np.trace(covariance)) / max(1, width * (width - 1))
+    return variance, max(between, (_LEAST - 1) * variance / max(1, width - 1))

@@ -9,9 +9,11 @@ import numpy as np
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.linalg import shrunk, squared_distances, whitener
+from taer.heads.closed_form.low_rank import Covariance, LowRank, bounds, thin_root
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
+from taer.threads import spread
 
 
 class RGDA(
@@ -82,3 +84,21 @@ class RGDA(
             distances = squared_distances(rows, self.means_[number], self.whiteners_[number])
             scores[:, at] = self.offsets_[number] - 0.5 * distances
         return scores.astype(self.dtype_)
+
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        quick = bounds(self.whiteners_, self.statistics_.counts, self._low_rank)
+        return super()._best(X) if quick is None else self._best_among(X, quick(self.embedding_(X)))
+
+    def _low_rank(self) -> LowRank:
+        statistics = self.statistics_
+        base, vectors = np.linalg.eigh(shrunk(statistics.covariance(), self.shrinkage))
+
+        def covariance(number: int) -> Covariance:
+            own = statistics.scatters[number] / max(1, statistics.counts[number])
+            weight = self.own if statistics.counts[number] >= 2 else 0
+            loadings = np.sqrt(weight * (1 - self.shrinkage)) * thin_root(own) @ vectors
+            noise = (1 - weight) * base + weight * self.shrinkage * np.trace(own) / len(own)
+            return Covariance(noise, loadings, np.ones(len(loadings)), vectors.T)
+
+        covariances = spread(covariance, range(len(self.means_)))
+        return LowRank(covariances, self.means_, self.whiteners_, self.offsets_)

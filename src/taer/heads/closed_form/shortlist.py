@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +18,10 @@ from taer.heads import exact
 MOST = 1 << 26  # values of directions that are kept in float32: 256 MB
 _AT_ONCE = 1 << 22  # products with directions that are looked at in one go
 _EPS = float(np.finfo(np.float32).eps)  # twice the error of one rounding
-_made: dict[int, Shortlist] = {}
+_made: dict[int, Any] = {}
+_making = Lock()
+
+Quick = TypeVar("Quick")
 
 
 class Shortlist:
@@ -52,13 +57,14 @@ class Shortlist:
         self.norms = [] if whiteners is None else [float(np.linalg.norm(each)) for each in whiteners]
         self.error = (width + 4) * _EPS  # of a product, in units of the lengths of both vectors
 
-    def __call__(self, rows: np.ndarray, linear: np.ndarray) -> np.ndarray:
-        """Whether each class can have the highest score of each row."""
+    def __call__(self, rows: np.ndarray, linear: np.ndarray, wrong: np.ndarray | None = None) -> np.ndarray:
+        """Whether each class can have the highest score of each row, if ``linear`` may be ``wrong`` by that much."""
         at_once = max(1, _AT_ONCE // max(1, len(self.wide)))
         parts = [slice(start, start + at_once) for start in range(0, len(rows), at_once)]
-        return np.concatenate([self._possible(rows[part], linear[part]) for part in parts])
+        wrong = np.zeros_like(linear) if wrong is None else wrong
+        return np.concatenate([self._possible(rows[part], linear[part], wrong[part]) for part in parts])
 
-    def _possible(self, rows: np.ndarray, linear: np.ndarray) -> np.ndarray:
+    def _possible(self, rows: np.ndarray, linear: np.ndarray, wrong: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # a row too large for float32 leaves all classes
             found, slack, short = np.empty_like(linear), np.empty_like(linear), rows.astype(np.float32)
             lengths, start = np.sqrt(np.square(rows).sum(axis=1)), 0
@@ -71,27 +77,29 @@ class Shortlist:
                 found[:, start:end], slack[:, start:end] = self._ratios(space, slice(start, end), error)
                 start = end
             found, slack = linear + found[:, self.back], slack[:, self.back]
-            slack += 4 * _EPS * (np.abs(linear) + np.abs(found))  # scores as close as that may be equal
+            slack += wrong + 4 * _EPS * (np.abs(linear) + np.abs(found))  # scores as close as that may be equal
             return ~(found + slack < (found - slack).max(axis=1, keepdims=True))
 
     def _ratios(self, space: np.ndarray, part: slice, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What the directions of some classes add, and by how much that may be wrong."""
         used, totals = self.weights.shape[1], self.totals[part]
         wide = self.wide[part.start * used : part.stop * used]
-        squares = np.square((space @ wide.T).reshape(len(space), -1, used) - self.along[part])
+        squares = np.square((space @ wide.T).reshape(len(space), *self.along[part].shape) - self.along[part])
         added = np.einsum("nck,ck->nc", squares, self.weights[part])
         sizes = added if self.absolute is None else np.einsum("nck,ck->nc", squares, self.absolute[part])
         wrong = error * (2 * np.sqrt(totals * sizes) + error * totals) + (used + 8) * _EPS * sizes
         return self.scales[part] * (added - self.levels[part]), np.abs(self.scales[part]) * wrong
 
 
-def kept(directions: np.ndarray, make: Callable[[], Shortlist]) -> Shortlist:
-    """The shortlist of these directions, made when it is first asked for and kept as long as they are.
+def kept(array: np.ndarray, make: Callable[[], Quick]) -> Quick:
+    """What is made from a fitted array when it is first asked for, kept as long as the array is.
 
     Fitted arrays are replaced, never written into, so those of a head that has learned more are others.
     """
-    key = id(directions)
-    if key not in _made:
-        _made[key] = make()
-        weakref.finalize(directions, _made.pop, key, None)
-    return _made[key]
+    key = id(array)
+    with _making:  # several parts of the rows may ask at once
+        if key not in _made:
+            _made[key] = make()
+            weakref.finalize(array, _made.pop, key, None)
+        found: Quick = _made[key]
+        return found

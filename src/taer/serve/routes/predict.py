@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
+from fastapi.params import Depends
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import request_response
 
 from taer.serve import schemas
 from taer.serve.bodies import body, described
@@ -26,20 +28,15 @@ _SMALL = 1 << 22  # multiplications that are done at once; more would keep other
 class _Direct(APIRoute):
     """An endpoint that reads its request itself: finding its arguments would take FastAPI longer than the answer."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return handler
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.app = request_response(endpoint)
 
 
-def router(service: Service, counters: Counters) -> APIRouter:
-    router, read = APIRouter(tags=["use"], route_class=_Direct), body(PredictRequest)
+def add_to(app: FastAPI, service: Service, counters: Counters, dependencies: Sequence[Depends]) -> None:
+    """Add the endpoint to the application itself, because the routes of an included router are looked for twice."""
+    read = body(PredictRequest)
 
-    @router.post(
-        "/predict",
-        response_model=schemas.Predictions,
-        responses=problems(409, 415),
-        openapi_extra=described(PredictRequest),
-    )
     async def predict(http_request: Request) -> Response:
         """The likeliest classes of each sample, and whether it looks like none of them.
 
@@ -52,7 +49,17 @@ def router(service: Service, counters: Counters) -> APIRouter:
         counters.unknown.inc(sum(prediction["unknown"] for prediction in answer["predictions"]))
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
-    return router
+    app.router.add_api_route(
+        "/predict",
+        predict,
+        methods=["POST"],
+        tags=["use"],
+        dependencies=dependencies,
+        response_model=schemas.Predictions,
+        responses=problems(409, 415),
+        openapi_extra=described(PredictRequest),
+        route_class_override=_Direct,
+    )
 
 
 def _predict(service: Service, request: PredictRequest) -> dict[str, Any]:
