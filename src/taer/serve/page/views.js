@@ -97,8 +97,8 @@ export function findClass() {
 
 // A share of few examples is told as what it is: 1 of 1.
 function measured(accuracy, held) {
-  if (accuracy === null) return "nothing held back to measure on";
-  const right = `${Math.round(accuracy * held)} of ${held} held back right`;
+  if (accuracy === null) return "no held-out examples to measure on";
+  const right = `${Math.round(accuracy * held)} of ${held} held-out examples right`;
   return held < FEW ? right : `${percent(accuracy, 1)}, ${right}`;
 }
 
@@ -151,10 +151,10 @@ export function showConfusion({ classes, cells }) {
   const wrong = cells.filter(({ truth, answer }) => truth !== answer);
   const many = classes.length > MANY || NAMES + CELL * classes.length > byId("confusion").clientWidth;
   byId("confusion-words").textContent = !total
-    ? "No examples were held back yet."
+    ? "No held-out examples yet."
     : many
-      ? wrong.length ? `The worst of ${plural(total, "example")} held back, by how much of a class they cost.` : `Nothing: ${plural(total, "example")} held back, all right.`
-      : `Rows are the truth, columns the answer, both in order of learning; ${plural(total, "example")} held back.`;
+      ? wrong.length ? `The worst confusions among ${plural(total, "held-out example")}, by the fraction of a class they cost.` : `Nothing: ${plural(total, "held-out example")}, all right.`
+      : `Rows are the truth, columns the answer, both in order of learning; ${plural(total, "held-out example")}.`;
   byId("confusion").replaceChildren(...(!total ? [] : [many ? worst(wrong, cells) : table(classes, cells)]));
 }
 
