@@ -53,7 +53,7 @@ function showVerdict(first, teach) {
   if (verdict.hidden) return;
   if (first.unknown) {
     const button = make("button", { type: "button", textContent: "Teach it", onclick: teach });
-    verdict.replaceChildren(make("b", { textContent: "Something new?" }), " It looks like nothing it knows.", button);
+    verdict.replaceChildren(make("b", { textContent: "Something new?" }), " It looks like no class it knows.", button);
   } else {
     const or = second ? ` Perhaps ${best.label}, perhaps ${second.label}.` : "";
     verdict.replaceChildren(make("b", { textContent: "Not sure." }), or);
@@ -78,7 +78,7 @@ export function showClasses({ classes }, open) {
       return item;
     }),
   );
-  byId("classes-title").textContent = classes.length > 1 ? `${classes.length} classes, as they were learned` : "Classes, as they were learned";
+  byId("classes-title").textContent = classes.length > 1 ? `${classes.length} classes, in order of learning` : "Classes, in order of learning";
   byId("find").hidden = classes.length <= 12;
   findClass();
   byId("labels").replaceChildren(...classes.map(({ label }) => make("option", { value: label })));
@@ -142,8 +142,8 @@ export function showHistory({ current, versions }, goTo) {
 export function showDrift({ answered, unknown, fraction, expected }) {
   byId("drift").hidden = answered < FEW;
   byId("drift").textContent =
-    `Something new in ${unknown} of ${plural(answered, "answer")} since yesterday; of known classes about ${percent(expected)} look so.` +
-    (fraction > 2 * expected ? " More than that: is there something to teach?" : "");
+    `${unknown} of ${plural(answered, "answer")} since yesterday looked like something new; ${percent(expected)} is normal.` +
+    (fraction > 2 * expected ? " Is there a new class to teach?" : "");
 }
 
 export function showConfusion({ classes, cells }) {
