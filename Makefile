@@ -33,6 +33,9 @@ lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two workers share the cores. With more than one BLAS thread each, they would wait for each other.
+test test-core test-lowest coverage: export OPENBLAS_NUM_THREADS = 1
+
 test: lint  ## install what the tests need, check style and types, run the tests
 	$(BIN)/pytest -n 2 -m 'not slow'
 

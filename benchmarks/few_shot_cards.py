@@ -1,56 +1,43 @@
-"""Classes of a few samples beside classes of many: the fact ``few_shot`` on the card of a head.
+"""Which heads find classes of five samples beside classes of many: the fact ``few_shot`` on the card of a head.
 
     python benchmarks/few_shot_cards.py FEATURES > few.out.md
-    python tools/fill_docs.py docs/beyond.md few.out.md
+    python tools/fill_docs.py --some docs/beyond.md few.out.md
 
-The first half of the classes is learned with all samples, then the others ten at a time with five samples each. Prints
-the accuracy on both halves after the last task. A head finds classes of few samples if it finds them at least two fifths
-as often as the others; where its card says otherwise, so does stderr.
+The tasks are those of ``fewshot.py``, with five samples per new class and one seed. A head finds these classes if their
+accuracy after the last task is at least two fifths of that of the first task's. Where its card says otherwise, so does
+stderr.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator
+import warnings
+from pathlib import Path
 
-import numpy as np
+from fewshot import Bench
 
-import taer
-from taer.features import FeatureSet, load_features
+from taer.features import load_features
+from taer.heads import HEADS
+from taer.heads.few import FewSamplesWarning
+from taer.threads import one_blas_thread
 
-SAMPLES, CLASSES = 5, 10
 ENOUGH = 0.4
 
 
-def tasks(data: FeatureSet) -> Iterator[np.ndarray]:
-    """The rows of each task."""
-    y, half = np.asarray(data.train_y), len(data.classes) // 2
-    yield np.flatnonzero(y < half)
-    for start in range(half, len(data.classes), CLASSES):
-        new = range(start, min(start + CLASSES, len(data.classes)))
-        yield np.concatenate([np.flatnonzero(y == label)[:SAMPLES] for label in new])
-
-
-def accuracies(name: str, data: FeatureSet) -> tuple[float, float]:
-    """On the classes of many samples and on those of few."""
-    head = taer.make_head(name, random_state=0)
-    for rows in tasks(data):
-        head.partial_fit(data.train_x[rows], data.train_y[rows])
-    right, many = head.predict(data.test_x) == data.test_y, np.asarray(data.test_y) < len(data.classes) // 2
-    return float(right[many].mean()), float(right[~many].mean())
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("features")
-    data = load_features(parser.parse_args().features)
+    data = load_features(sys.argv[1])
+    bench = Bench([data], list(HEADS), ["5"], seeds=1, out=Path("results/fewshot"))
+    bench.out.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore", FewSamplesWarning)  # few samples are the point
     print("### few\n\n| head | classes of many samples | classes of five | found |\n|---|---:|---:|---|")
-    for name, head in taer.HEADS.items():
-        many, few = accuracies(name, data)
-        found = few >= ENOUGH * many
-        print(f"| `{name}` | {100 * many:.1f} | {100 * few:.1f} | {'yes' if found else 'no'} |", flush=True)
-        if found != head.card.few_shot:
+    for name, head in HEADS.items():
+        with one_blas_thread():
+            bench.run(data, name)
+        found = bench.values(data, name, "5")
+        (many,), (few,) = found["base"], found["new"]
+        finds = few >= ENOUGH * many
+        print(f"| `{name}` | {many:.1f} | {few:.1f} | {'yes' if finds else 'no'} |", flush=True)
+        if finds != head.card.few_shot:
             print(f"{name}: its card says few_shot={head.card.few_shot}", file=sys.stderr)
 
 

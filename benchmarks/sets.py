@@ -2,8 +2,8 @@
 
     python benchmarks/sets.py FILE...
 
-Half of the classes are the first task; the others come in five tasks, with all samples or five of each. Samples asked
-are drawn at random from training and test part together, or are the test part.
+Half of the classes are the first task; the others come in five tasks, with all samples or five of each. The samples to
+predict are drawn at random from the training and the test set together, or are the test set.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def measured(data: taer.FeatureSet, at_random: bool, shots: int | None) -> list[
 
 def main() -> None:
     print(
-        "| features | asked | samples of a new class | coverage | covered | first task | later | classes in a set |"
+        "| features | samples | training samples per later class | requested | covered | first task | later "
+        "| classes in a set |"
     )
     print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for file in [None, *sys.argv[1:]]:
@@ -45,7 +46,7 @@ def main() -> None:
         for at_random in (True, False):
             for shots in (None, 5):
                 for row in measured(data, at_random, shots):
-                    asked = "at random" if at_random else "the test part"
+                    asked = "at random" if at_random else "the test set"
                     print(f"| {data.name} | {asked} | {shots or 'all'} | {row} |", flush=True)
 
 

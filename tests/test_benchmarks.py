@@ -105,6 +105,7 @@ def test_few_shot_tables_and_their_resumption(tmp_path):
     assert "| samples per new class | all | 5 | 1 |" in (tmp_path / "page.md").read_text()
 
 
+@pytest.mark.system
 def test_other_readings_are_what_they_say():
     done = run(
         "import numpy as np, readings, taer\n"

@@ -25,6 +25,7 @@ def first_example(page):
     return re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", (ROOT / page).read_text(), re.S).groups()
 
 
+@pytest.mark.system
 def test_the_first_example_prints_what_the_page_shows(capsys):
     code, shown = first_example("README.md")
     exec(code, {})
@@ -32,6 +33,7 @@ def test_the_first_example_prints_what_the_page_shows(capsys):
     assert first_example("docs/index.md") == (code, shown)
 
 
+@pytest.mark.system
 def test_the_start_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     space: dict = {}
@@ -68,6 +70,7 @@ def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):
     assert space["same"].predict(["I do not know my PIN"]).tolist() == ["PIN"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("page", ["docs/corrections.md", "docs/unknowns.md"])
 def test_pages_run_as_written(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -32,7 +32,7 @@ _connected = False
 
 @contextmanager
 def cluster(address: str | None = None) -> Iterator[None]:
-    """Inside, grids, extractions and the sums of closed-form heads run on a Ray cluster.
+    """A context in which grids, extractions and the sums of closed-form heads run on a Ray cluster.
 
     Results return to this process, which alone writes files. They are bit-identical to those of one machine.
     If a worker or a node dies, its work is repeated elsewhere.

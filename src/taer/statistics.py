@@ -58,6 +58,7 @@ class ClassStatistics:
 
     @property
     def nbytes(self) -> int:
+        """Size of all arrays in bytes."""
         arrays = [self.labels, self.counts, self.means, self.scatter, *self.scatters.values()]
         return sum(array.nbytes for array in arrays)
 

@@ -229,7 +229,7 @@ def test_the_page_stays_usable_however_many_classes_there_are(serve, visit, tmp_
         label = page.locator("#label")
         assert label.evaluate("it => it.scrollWidth <= it.clientWidth")
         facts = page.locator("#history small").first.inner_text()
-        assert f" of {count} held back right" in facts
+        assert f" of {count} held-out examples right" in facts
         assert ("%" in facts) == (count == 77)
         if count == 77:
             page.fill("#find", "CHANGE_pin")

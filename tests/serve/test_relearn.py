@@ -49,11 +49,11 @@ def taught_with_letters(open_service):
 def test_another_backbone_sees_all_that_is_kept(taught_with_letters, open_service):
     taught_with_letters.stop()
     client = open_service(backbone=Vowels(), relearn=True)
-    assert client.service.notices == ["version 3: 8 examples taught anew with vowels"]
+    assert client.service.notices == ["version 3: 8 examples learned again with vowels"]
     entry = client.get("/history").json()["versions"][-1]
     assert (entry["parent"], entry["edit"], entry["backbone"]) == (
         2,
-        "8 examples taught anew with vowels",
+        "8 examples learned again with vowels",
         "vowels",
     )
     assert entry["held_back"] == 2
@@ -129,7 +129,7 @@ def test_classes_of_the_first_head_that_kept_no_examples_are_named(open_service)
     client.stop()
     again = open_service(relearn=True)
     assert again.service.notices == [
-        "version 3: 12 examples taught anew; 2 classes came without examples and are not in it: 0, 1"
+        "version 3: 12 examples learned again; 2 classes came without examples and are not in it: 0, 1"
     ]
     assert labels_of(again, vectors(2, 1)) == ["2"]
 

@@ -33,7 +33,10 @@ def teach(
     ],
     token: Annotated[str, typer.Option(envvar="TAER_TOKEN", help="The token of the service.")],
 ) -> None:
-    """Teach a running service many examples at once: add all of them, then learn them as one task."""
+    """Teach a running service many examples at once.
+
+    All examples are added, then learned as one task.
+    """
     from taer.client import Client, ServiceError
 
     read = _reader(examples)

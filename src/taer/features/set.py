@@ -74,6 +74,7 @@ class FeatureSet:
 
     @property
     def n_features(self) -> int:
+        """Number of features per sample."""
         return int(self.train_x.shape[1])
 
     @cached_property

@@ -19,7 +19,7 @@ def look_at_versions(store: Store) -> list[str]:
         store.rebuild(known)
         notices.append(
             f"taer.db was missing or empty; its history was rebuilt from {len(known)} files in versions/. "
-            "Examples are not in them: those that waited or were held back are lost unless a backup has them"
+            "Examples are not in them: those that waited or were held out are lost unless a backup has them"
         )
     if strays := sorted(set(files) - {version.version for version in store.versions()}):
         names = ", ".join(map(str, strays[:10])) + (", …" if len(strays) > 10 else "")

@@ -44,7 +44,7 @@ def relearn(store: Store, backbone: Backbone | None, method: str | None) -> str:
     if origin := backbone.origin if backbone else getattr(old, "feature_origin_", None):
         head.feature_origin_ = origin
     held_back = [example for example in kept if example.held_back and (not moved or example.id in moved)]
-    did = f"{len(learned)} examples taught anew" + (f" with {backbone.name}" if backbone else "")
+    did = f"{len(learned)} examples learned again" + (f" with {backbone.name}" if backbone else "")
     report = describe(None, head, held_back) | {
         "edit": did,
         "seconds": round(seconds, 4),

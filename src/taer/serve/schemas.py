@@ -120,7 +120,7 @@ class VersionEntry(BaseModel):
     new_classes: list[str]
     examples: int
     held_back: int
-    accuracy: Annotated[float | None, Field(description="On the examples held back, of this version's classes.")]
+    accuracy: Annotated[float | None, Field(description="On held-out examples of this version's classes.")]
     seconds: float | None
     changes: Changes | None
     warnings: Annotated[
@@ -142,7 +142,7 @@ class Cell(BaseModel):
 class Confusion(BaseModel):
     version: int
     classes: Annotated[list[str], Field(description="In order of learning.")]
-    cells: Annotated[list[Cell], Field(description="Those that are not zero, on the examples held back.")]
+    cells: Annotated[list[Cell], Field(description="Those that are not zero, on held-out examples.")]
 
 
 class Hour(BaseModel):

@@ -101,7 +101,7 @@ class Service:
         if taught and self._eyes and taught != self._eyes:
             raise Conflict(
                 f"version {version} was taught with the backbone {taught}, and this service has {self._eyes}; start it "
-                "with that one, or teach all kept examples anew with this one"
+                "with that one, or learn all stored examples again with this one (--relearn)"
             )
 
     @property

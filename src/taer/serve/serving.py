@@ -12,7 +12,7 @@ from taer.serve.store import Store
 from taer.serve.tasks import matrix
 
 FALSE_ALARMS = 0.05  # fraction of samples of known classes that are marked unknown
-_ENOUGH = 20  # examples held back that a threshold is taken from
+_ENOUGH = 20  # held-out examples from which a threshold is computed
 
 
 class Conflict(ValueError):

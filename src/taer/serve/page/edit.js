@@ -32,7 +32,7 @@ export async function openClass({ label, task, examples, held_back: held, waitin
   byId("class-name").textContent = label;
   byId("class-facts").textContent = task === null
     ? `${plural(waiting, "example")} waiting to be learned.`
-    : `Learned in task ${task} from ${plural(examples, "example")} taught here; ${held} held back, ${waiting} waiting.`;
+    : `Learned in task ${task} from ${plural(examples, "example")} taught here; ${held} held out, ${waiting} waiting.`;
   byId("rename-form").hidden = task === null;
   byId("rename").value = label;
   byId("rename-form").onsubmit = (event) => {
@@ -68,7 +68,7 @@ function row({ id, label, version, held_back: held, kind, text }, then) {
   if (kind === "image") {
     call("GET", `examples/${id}`).then(({ image }) => { shown.src = `data:image/jpeg;base64,${image}`; });
   }
-  const state = version === null ? "waiting" : held ? "held back" : `version ${version}`;
+  const state = version === null ? "waiting" : held ? "held out" : `version ${version}`;
   const name = make("input", { value: label, maxLength: 100, ariaLabel: `Label of example ${id}` });
   name.setAttribute("list", "labels");
   const told = (made) => (made === null ? "." : `: version ${made}.`);

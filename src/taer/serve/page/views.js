@@ -53,7 +53,7 @@ function showVerdict(first, teach) {
   if (verdict.hidden) return;
   if (first.unknown) {
     const button = make("button", { type: "button", textContent: "Teach it", onclick: teach });
-    verdict.replaceChildren(make("b", { textContent: "Something new?" }), " It looks like nothing it knows.", button);
+    verdict.replaceChildren(make("b", { textContent: "Something new?" }), " It looks like no class it knows.", button);
   } else {
     const or = second ? ` Perhaps ${best.label}, perhaps ${second.label}.` : "";
     verdict.replaceChildren(make("b", { textContent: "Not sure." }), or);
@@ -78,7 +78,7 @@ export function showClasses({ classes }, open) {
       return item;
     }),
   );
-  byId("classes-title").textContent = classes.length > 1 ? `${classes.length} classes, as they were learned` : "Classes, as they were learned";
+  byId("classes-title").textContent = classes.length > 1 ? `${classes.length} classes, in order of learning` : "Classes, in order of learning";
   byId("find").hidden = classes.length <= 12;
   findClass();
   byId("labels").replaceChildren(...classes.map(({ label }) => make("option", { value: label })));
@@ -97,8 +97,8 @@ export function findClass() {
 
 // A share of few examples is told as what it is: 1 of 1.
 function measured(accuracy, held) {
-  if (accuracy === null) return "nothing held back to measure on";
-  const right = `${Math.round(accuracy * held)} of ${held} held back right`;
+  if (accuracy === null) return "no held-out examples to measure on";
+  const right = `${Math.round(accuracy * held)} of ${held} held-out examples right`;
   return held < FEW ? right : `${percent(accuracy, 1)}, ${right}`;
 }
 
@@ -142,8 +142,8 @@ export function showHistory({ current, versions }, goTo) {
 export function showDrift({ answered, unknown, fraction, expected }) {
   byId("drift").hidden = answered < FEW;
   byId("drift").textContent =
-    `Something new in ${unknown} of ${plural(answered, "answer")} since yesterday; of known classes about ${percent(expected)} look so.` +
-    (fraction > 2 * expected ? " More than that: is there something to teach?" : "");
+    `${unknown} of ${plural(answered, "answer")} since yesterday looked like something new; ${percent(expected)} is normal.` +
+    (fraction > 2 * expected ? " Is there a new class to teach?" : "");
 }
 
 export function showConfusion({ classes, cells }) {
@@ -151,10 +151,10 @@ export function showConfusion({ classes, cells }) {
   const wrong = cells.filter(({ truth, answer }) => truth !== answer);
   const many = classes.length > MANY || NAMES + CELL * classes.length > byId("confusion").clientWidth;
   byId("confusion-words").textContent = !total
-    ? "No examples were held back yet."
+    ? "No held-out examples yet."
     : many
-      ? wrong.length ? `The worst of ${plural(total, "example")} held back, by how much of a class they cost.` : `Nothing: ${plural(total, "example")} held back, all right.`
-      : `Rows are the truth, columns the answer, both in order of learning; ${plural(total, "example")} held back.`;
+      ? wrong.length ? `The worst confusions among ${plural(total, "held-out example")}, by the fraction of a class they cost.` : `Nothing: ${plural(total, "held-out example")}, all right.`
+      : `Rows are the truth, columns the answer, both in order of learning; ${plural(total, "held-out example")}.`;
   byId("confusion").replaceChildren(...(!total ? [] : [many ? worst(wrong, cells) : table(classes, cells)]));
 }
 
