@@ -45,8 +45,8 @@ def novelty(known: str, unknown: str | None, tasks: int) -> None:
     seen = np.isin(data.test_y, head.classes_)
     other = np.asarray(data.test_x)[~seen]
     if unknown:
-        file = taer.load_features(unknown)
-        other = np.concatenate([np.asarray(file.train_x), np.asarray(file.test_x)])
+        file = taer.load_features(unknown, labeled=False)
+        other = np.concatenate([np.asarray(part) for part in (file.train_x, file.test_x) if len(part)])
     inside, outside = head.novelty(np.asarray(data.test_x)[seen]), head.novelty(other)
     threshold = head.novelty_threshold(false_alarms=0.05)
     print(f"AUROC {taer.metrics.novelty_auroc(inside, outside):.3f}; accepted where 95 % of the known are: "

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from taer.heads import exact
 from taer.heads.base import grown
 from taer.heads.card import Card
-from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
+from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.linalg import whitener
-from taer.heads.closed_form.low_rank import Covariance, LowRank, bounds, thin_root
+from taer.heads.closed_form.low_rank import CovarianceHead, LowRank, low_rank_correlations
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
-from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
-from taer.threads import spread
 
 # The smallest eigenvalue, relative to the mean variance, of the shrinkage target along the sum of all features. If that
 # sum is constant, as for rows of unit length far from zero, the target would be singular, and noise would dominate.
@@ -24,7 +20,7 @@ _RIDGE = 1e-6  # a correlation matrix can be singular, for example if one featur
 
 
 class FeCAM(
-    ClosedFormHead,
+    CovarianceHead,
     name="fecam",
     card=Card(
         "frozen",
@@ -66,16 +62,6 @@ class FeCAM(
     gamma1: float = param(1.0, "weight of the mean variance", above=0)
     gamma2: float = param(1.0, "weight of the mean covariance; 0 in the paper for transformers", at_least=0)
 
-    fitted: ClassVar[dict[str, Fitted]] = {
-        "whiteners_": array(
-            "classes", "width", "width", help="inverse Cholesky factors of the correlations of each class"
-        )
-    }
-
-    @property
-    def per_class(self) -> bool:
-        return True
-
     def _update(self, classes: np.ndarray) -> None:
         if self.gamma2 > self.gamma1:
             raise ValueError(f"FeCAM: gamma2 must be at most gamma1 = {self.gamma1:g}, got {self.gamma2:g}")
@@ -87,8 +73,7 @@ class FeCAM(
         center = self.embedding_.center
         self.columns_[classes] = unit_rows(statistics.means[classes] + center) - center
         for number in classes.tolist():
-            covariance = statistics.scatters[number] / max(1, statistics.counts[number] - 1)
-            matrix = correlations(covariance, self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
+            matrix = correlations(self._covariance(number), self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
             self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
@@ -99,31 +84,19 @@ class FeCAM(
             scores[:, at] = -0.5 * np.square(white).sum(axis=1)
         return scores.astype(self.dtype_)
 
-    def _best(self, X: np.ndarray) -> np.ndarray:
-        quick = bounds(self.whiteners_, self.statistics_.counts, self._low_rank)
-        return super()._best(X) if quick is None else self._best_among(X, quick(self.embedding_(X)))
-
     def _low_rank(self) -> LowRank:
-        statistics = self.statistics_
+        own = (self._covariance(number) for number in range(len(self.columns_)))
+        found = [low_rank_correlations(each, *_added(each, self.gamma1, self.gamma2), _RIDGE) for each in own]
+        return LowRank(found, self.columns_, self.whiteners_, self.offsets_)
 
-        def covariance(number: int) -> Covariance:
-            own = statistics.scatters[number] / max(1, statistics.counts[number] - 1)
-            root, (variance, between) = thin_root(own), _targets(own, self.gamma1, self.gamma2)
-            if variance <= 0:
-                return Covariance(np.full(len(own), 1 + _RIDGE), root, np.ones(len(root)))
-            deviations = np.sqrt(np.diag(own) + variance)
-            shared = np.full((1, len(own)), np.sqrt(abs(between)))
-            signs = np.append(np.ones(len(root)), 1 if between >= 0 else -1)
-            noise = (variance - between) / np.square(deviations) + _RIDGE
-            return Covariance(noise, np.concatenate([root, shared]) / deviations, signs)
-
-        covariances = spread(covariance, range(len(self.columns_)))
-        return LowRank(covariances, self.columns_, self.whiteners_, self.offsets_)
+    def _covariance(self, number: int) -> np.ndarray:
+        covariance: np.ndarray = self.statistics_.scatters[number] / max(1, self.statistics_.counts[number] - 1)
+        return covariance
 
 
 def correlations(covariance: np.ndarray, gamma1: float, gamma2: float) -> np.ndarray:
     """Correlations from the covariance, shrunk towards its mean variance and mean covariance."""
-    variance, between = _targets(covariance, gamma1, gamma2)
+    variance, between = _added(covariance, gamma1, gamma2)
     if variance <= 0:
         return np.eye(len(covariance))
     shrunk = covariance + between + (variance - between) * np.eye(len(covariance))
@@ -131,7 +104,7 @@ def correlations(covariance: np.ndarray, gamma1: float, gamma2: float) -> np.nda
     return shrunk / np.outer(deviations, deviations)
 
 
-def _targets(covariance: np.ndarray, gamma1: float, gamma2: float) -> tuple[float, float]:
+def _added(covariance: np.ndarray, gamma1: float, gamma2: float) -> tuple[float, float]:
     """The numbers that are added to all variances and to all covariances."""
     width = len(covariance)
     variance = np.trace(covariance) / width * gamma1

@@ -1,4 +1,4 @@
-"""Which classes can have the highest score of a row, for heads with a full covariance for each class.
+"""The base class of heads with a full covariance for each class, and bounds of their scores.
 
 The covariance of a class with few samples is diagonal, in a basis that all classes share, except along the directions of
 its samples. By Woodbury's identity so is its inverse, and a distance needs those directions instead of a square matrix.
@@ -6,13 +6,14 @@ its samples. By Woodbury's identity so is its inverse, and a distance needs thos
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
+from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.shortlist import Shortlist, kept
+from taer.heads.fitted import Fitted, array
 from taer.threads import spread
 
 MOST = 64  # samples of a class; with more, reading their directions takes as long as reading the matrices
@@ -108,12 +109,39 @@ class _Asked:
     bounds: LowRank | None = None
 
 
-def bounds(whiteners: np.ndarray, counts: np.ndarray, make: Callable[[], LowRank]) -> LowRank | None:
-    """The bounds of a head, made once it has answered often; None before, and if a class has many samples."""
-    if counts.max() > MOST:
-        return None
-    asked: _Asked = kept(whiteners, _Asked)
-    asked.answers += 1
-    if asked.bounds is None and asked.answers > AFTER:
-        asked.bounds = make()
-    return asked.bounds
+class CovarianceHead(ClosedFormHead):
+    """A head with a full covariance for each class, which answers by bounds if no class has many samples."""
+
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "whiteners_": array(
+            "classes", "width", "width", help="inverse Cholesky factors of the matrix of each class"
+        )
+    }
+
+    @property
+    def per_class(self) -> bool:
+        return True
+
+    def _low_rank(self) -> LowRank:
+        """Bounds of the scores, for classes of few samples."""
+        raise NotImplementedError
+
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        if self.statistics_.counts.max() > MOST:
+            return super()._best(X)
+        asked: _Asked = kept(self.whiteners_, _Asked)
+        asked.answers += 1
+        if asked.bounds is None and asked.answers > AFTER:
+            asked.bounds = self._low_rank()
+        return super()._best(X) if asked.bounds is None else self._best_among(X, asked.bounds(self.embedding_(X)))
+
+
+def low_rank_correlations(scatter: np.ndarray, variance: float, between: float, ridge: float) -> Covariance:
+    """The correlations of a covariance, to whose variances and covariances two numbers are added, plus a ridge."""
+    root, width = thin_root(scatter), len(scatter)
+    if variance <= 0:
+        return Covariance(np.full(width, 1 + ridge), root, np.ones(len(root)))
+    deviations = np.sqrt(np.diag(scatter) + variance)
+    loadings = np.concatenate([root, np.full((1, width), np.sqrt(abs(between)))]) / deviations
+    signs = np.append(np.ones(len(root)), 1 if between >= 0 else -1)
+    return Covariance((variance - between) / np.square(deviations) + ridge, loadings, signs)

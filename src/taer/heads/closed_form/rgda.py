@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from taer.heads.card import Card
-from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
+from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.linalg import shrunk, squared_distances, whitener
-from taer.heads.closed_form.low_rank import Covariance, LowRank, bounds, thin_root
+from taer.heads.closed_form.low_rank import Covariance, CovarianceHead, LowRank, thin_root
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
@@ -17,7 +17,7 @@ from taer.threads import spread
 
 
 class RGDA(
-    ClosedFormHead,
+    CovarianceHead,
     name="rgda",
     card=Card(
         "closed form",
@@ -58,12 +58,7 @@ class RGDA(
         "columns_": array("classes", 0, help="empty: the scores are not linear"),
         "offsets_": array("classes", help="half the log-determinant of each inverse covariance"),
         "means_": array("classes", "width", help="means of the classes, in order of arrival"),
-        "whiteners_": array("classes", "width", "width", help="inverse Cholesky factors of their covariances"),
     }
-
-    @property
-    def per_class(self) -> bool:
-        return True
 
     def _update(self, classes: np.ndarray) -> None:
         statistics = self.statistics_
@@ -84,10 +79,6 @@ class RGDA(
             distances = squared_distances(rows, self.means_[number], self.whiteners_[number])
             scores[:, at] = self.offsets_[number] - 0.5 * distances
         return scores.astype(self.dtype_)
-
-    def _best(self, X: np.ndarray) -> np.ndarray:
-        quick = bounds(self.whiteners_, self.statistics_.counts, self._low_rank)
-        return super()._best(X) if quick is None else self._best_among(X, quick(self.embedding_(X)))
 
     def _low_rank(self) -> LowRank:
         statistics = self.statistics_
