@@ -13,7 +13,7 @@ from taer.heads.descent.losses import cross_entropy
 class FinetuneAdapter(
     AdapterHead,
     name="finetune-adapter",
-    card=Card("adapter", old_scores="move", keeps="nothing", forgets="no", linear=False, exports=False, few_shot=False),
+    card=Card("adapter", old_scores="move", keeps="nothing", forgets="no", linear=False, exports=False),
 ):
     """Plain training of the adapter on the current task, with a softmax over all seen classes.
 

@@ -20,7 +20,7 @@ from taer.memory import Everything
 class JointAdapter(
     AdapterHead,
     name="joint-adapter",
-    card=Card("adapter", old_scores="move", keeps="everything", forgets="no", linear=False, exports=False, few_shot=False),
+    card=Card("adapter", old_scores="move", keeps="everything", forgets="no", linear=False, exports=False),
 ):
     """Joint training of the adapter: keeps every sample and trains on all of them from scratch at each task.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from taer.heads.params import param
 DAMPING = 0.01  # ξ of synaptic intelligence
 
 
-class XdGAdapter(TaskHead, name="xdg-adapter", card=replace(GUESSING, few_shot=False)):
+class XdGAdapter(TaskHead, name="xdg-adapter", card=GUESSING):
     """XdG: each task turns off a fixed random 80 % of the units, and synaptic intelligence protects the weights.
 
     ``CE over Y_t of columns_ @ (mask_t ∘ relu(hidden_ @ h)) + c · Σ Ω (A - A*)²``, with ``A`` the incoming weights and
