@@ -50,8 +50,9 @@ class Bayes(
     The second part of the shape is the uncertainty of the mean. It makes a class of one sample wide, and vanishes with
     many. The score is the log-density with half of its log-determinant, plus an offset that depends on n and makes
     scores of few and of many samples comparable. The offset is measured in the first task, some of whose classes are
-    treated as new, with 1, 5, 20 and all of their samples. ``nu`` and the temperature of ``predict_proba`` are chosen in
-    the same trial. With fewer than eight classes in the first task, the defaults are used.
+    treated as new, with 1, 5, 20 and all of their samples. ``nu``, the shrinkage of the prior and the temperature of
+    ``predict_proba`` are chosen in the same trial. With fewer than eight classes in the first task, the defaults are
+    used.
 
     Old scores never change. When a known class gets more samples, its count, mean and scatter (the ``rank`` leading
     directions and the trace) are updated. So a class that is taught in several calls after the first task has the same
