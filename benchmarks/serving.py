@@ -38,6 +38,7 @@ import taer
 
 TOKEN = "benchmark"
 WIDTH, CLASSES, CONNECTIONS = 512, 100, 8
+TASKS = 40  # to learn meanwhile, at most
 ROUNDS = 5  # of bare and ours in turn; the one with the median processor time is shown
 
 
@@ -100,9 +101,9 @@ def running(*command: str) -> Iterator[Server]:
         process.wait()
 
 
-def post(url: str, body: Any = None) -> dict[str, Any]:
+def post(url: str, body: bytes = b"") -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode() if body else b"", headers, method="POST")
+    request = urllib.request.Request(url, body, headers, method="POST")
     with urllib.request.urlopen(request, timeout=300) as answer:
         return json.load(answer)
 
@@ -169,15 +170,13 @@ def load(server: Server, rows: int, seconds: int, kind: str = "json") -> dict[st
 @contextlib.contextmanager
 def learning(url: str) -> Iterator[list[float]]:
     """Tasks of ten new classes of 100 examples, one after the other, until left; the seconds each took."""
+    bodies = [examples_of(range(first, first + 10)) for first in range(CLASSES, CLASSES + 10 * TASKS, 10)]
     stop, seconds = threading.Event(), []
 
     def teach() -> None:
-        for first in range(CLASSES, 1000, 10):
-            X, y = blobs(range(first, first + 10), 100)
-            for label in range(first, first + 10):
-                post(
-                    f"{url}/examples", {"label": f"class {label}", "vectors": X[y == label].astype(float).tolist()}
-                )
+        for task in bodies:
+            for body in task:
+                post(f"{url}/examples", body)
             if stop.is_set():
                 return
             start = time.perf_counter()
@@ -189,11 +188,19 @@ def learning(url: str) -> Iterator[list[float]]:
     teacher = threading.Thread(target=teach)
     teacher.start()
     try:
-        time.sleep(3)  # until the first task is under way
         yield seconds
     finally:
         stop.set()
         teacher.join()
+
+
+def examples_of(labels: range) -> list[bytes]:
+    """A request body for each label, made before anything is timed: this process measures the latencies too."""
+    X, y = blobs(labels, 100)
+    return [
+        json.dumps({"label": f"class {label}", "vectors": X[y == label].astype(float).round(4).tolist()}).encode()
+        for label in labels
+    ]
 
 
 def main() -> None:

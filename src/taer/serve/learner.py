@@ -93,7 +93,7 @@ class _Turn:
 
 def main(folder: Path) -> None:
     """The process's side: a line in, a task done, a line out."""
-    os.nice(5)  # predictions go first
+    os.nice(10)  # predictions go first
     orders: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     store = Store(folder)
