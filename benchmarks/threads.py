@@ -43,8 +43,10 @@ def problem() -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
 
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """That many processes beside, which compute for ever."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    """That many processes beside, which compute for ever, each on a core of its own: so no side is luckier."""
+    cores = [core % (os.cpu_count() or 1) for core in range(processes)]
+    code = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", code, str(core)]) for core in cores]
     try:
         yield
     finally:
