@@ -94,9 +94,10 @@ def reference() -> dict[str, str]:
     if public != listed:
         raise SystemExit(f"tools/site.py: public names without a page, or the other way round: {public ^ listed}")
     pages = {f"reference/{slug(title)}.md": page_of(title, names) for title, names in PAGES.items()}
-    pages["reference/Head.md"] = (
-        "# What every head can do\n\n::: taer.heads.base.Head\n    options:\n      show_root_heading: false\n"
-        "      show_root_toc_entry: false\n      filters: ['!^_', '!^(name|card|fitted|class_arrays)$']\n"
+    pages["reference/Head.md"] = "# What every head can do\n\n" + "\n".join(
+        f"## {title}\n\n::: {cls}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
+        "      heading_level: 3\n      filters: ['!^_', '!^(name|card|fitted|class_arrays|weighs|own_novelty)$']\n"
+        for title, cls in (("Learn and correct", "taer.heads.base.Head"), ("Answer", "taer.heads.predictor.Predictor"))
     )
     pages["reference/client.md"] = "# A running service\n\n" + "\n".join(
         f"::: taer.client.{name}\n" for name in ("Client", "AsyncClient", "ServiceError")

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from taer.heads import conformal, corrections, exact, unknowns
+from taer.heads import corrections
 from taer.heads.card import Card
-from taer.heads.conformal import weights_of
 from taer.heads.embedding import result_type
 from taer.heads.few import warn_of_few
-from taer.heads.fitted import FLOATS, Fitted, Sizes, array, check_declared, count, declared, number, value_of, word
+from taer.heads.fitted import (
+    FLOATS,
+    Fitted,
+    Sizes,
+    array,
+    check_classes,
+    check_declared,
+    count,
+    declared,
+    number,
+    value_of,
+    word,
+)
 from taer.heads.params import check_params, documented, param
+from taer.heads.predictor import Predictor
 from taer.heads.registry import register
 from taer.heads.task import Learned as Learned  # methods import it from here
 from taer.heads.task import Task as Task
 from taer.heads.unknowns import class_thresholds
 from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
 from taer.origin import Origin
-from taer.rows import row_chunks, select
-from taer.threads import one_blas_thread, spread
+from taer.rows import select
+from taer.threads import one_blas_thread
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param, field))
 @dataclass(kw_only=True, eq=False, repr=False)
-class Head(ClassifierMixin, BaseEstimator):
+class Head(Predictor, ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier whose set of classes grows: one call of ``partial_fit`` is one task.
 
     A subclass implements ``_learn(task)``. Its scores are ``columns_ @ embedding_(x) + offsets_``, with one column (weight
@@ -44,10 +55,7 @@ class Head(ClassifierMixin, BaseEstimator):
         None, "random seed or generator; None for a new seed each time"
     )
 
-    if TYPE_CHECKING:  # fitted, not parameters
-        embedding_: Any = field(init=False)  # the fixed embedding of the features
-        columns_: np.ndarray = field(init=False)
-        offsets_: np.ndarray = field(init=False)
+    if TYPE_CHECKING:  # fitted, not a parameter
         statistics_: Any = field(init=False)
 
     name: ClassVar[str] = ""
@@ -195,11 +203,6 @@ class Head(ClassifierMixin, BaseEstimator):
         self.__dict__ = changed.__dict__
         return self
 
-    def _snapshot(self) -> Self:
-        copy = object.__new__(type(self))
-        copy.__dict__ = dict(self.__dict__)
-        return copy
-
     def _learn(self, task: Task) -> None:
         """Learn one task. Fitted arrays are replaced, never changed in place, because others may still use them."""
         raise NotImplementedError
@@ -209,216 +212,6 @@ class Head(ClassifierMixin, BaseEstimator):
         known = getattr(self, "feature_origin_", None)
         if known is not None and origin is not None and (difference := origin.difference(known)):
             raise ValueError(f"features of another backbone than the head has learned: {difference}")
-
-    # Predicting
-
-    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        """Scores of some validated rows for some classes, by number, or for all in order of arrival."""
-        wanted = slice(None) if classes is None else classes
-        scores = exact.products(self.embedding_(X), self.columns_[wanted]) + self.offsets_[wanted]
-        return scores.astype(self.dtype_)
-
-    def scores(self, X: ArrayLike, classes: ArrayLike | None = None) -> np.ndarray:
-        """Scores, one column per class of ``classes_``, or per class of ``classes``.
-
-        Like ``decision_function``, but always two-dimensional. In heads whose old scores never move, an entry depends
-        only on its sample and its class, bit for bit.
-        """
-        head, rows = self._checked(X)
-        if classes is None:
-            return np.concatenate(head._in_parts(rows, head._sorted_scores))
-        known = dict(zip(head.classes_.tolist(), head.numbers_.tolist(), strict=True))
-        wanted = np.asarray(classes).tolist()
-        if unknown := [label for label in wanted if label not in known]:
-            raise ValueError(f"{unknown[0]!r} is not a known class")
-        numbers = np.array([known[label] for label in wanted], np.int64)
-        return np.concatenate(head._in_parts(rows, lambda part: head._scores(part, numbers)))
-
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Scores, one column per class of ``classes_``; one-dimensional for exactly two classes."""
-        scores = self.scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict_proba(self, X: ArrayLike, *, priors: Mapping[Any, float] | None = None) -> np.ndarray:
-        """Probabilities over the classes seen so far, one column per class of ``classes_``.
-
-        ``priors`` are the frequencies of all classes where the head is used, by label, in any unit. By default all
-        classes are equally frequent.
-        """
-        head, rows = self._checked(X)
-        parts = head._in_parts(rows, lambda part: head.probabilities(head._sorted_scores(part)))
-        found: np.ndarray = np.concatenate(parts)
-        if priors is None:
-            return found
-        weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights_of(
-            head, priors
-        )
-        return (weighted / weighted.sum(axis=1, keepdims=True)).astype(found.dtype)
-
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Probabilities from rows of scores."""
-        found: np.ndarray = np.exp(
-            scores - scores.max(axis=-1, keepdims=True)
-        )  # scipy's softmax takes three times as long
-        found /= found.sum(axis=-1, keepdims=True)
-        return found
-
-    def predict(
-        self,
-        X: ArrayLike,
-        *,
-        unknown: Any = None,
-        threshold: float | None = None,
-        priors: Mapping[Any, float] | None = None,
-    ) -> np.ndarray:
-        """The class with the highest score; with ``priors``, the one with the highest probability.
-
-        ``unknown`` is the answer for samples whose :meth:`novelty` is above ``threshold`` or, if not given, above the
-        threshold stored by :meth:`novelty_threshold`. If its type differs from that of the labels (``"?"`` among
-        integers), the answers are an object array.
-        """
-        if unknown is None and threshold is not None:
-            raise ValueError("threshold needs unknown: what to answer above it")
-        head, rows = self._checked(X)
-        if priors is None:
-            best = np.argsort(head.numbers_)[np.concatenate(head._in_parts(rows, head._best))]
-        else:
-            best = head.predict_proba(rows, priors=priors).argmax(axis=1)
-        labels = head.classes_[best]
-        if unknown is None:
-            return labels
-        if unknown in head.classes_.tolist():
-            raise ValueError(f"unknown must not be one of the classes, and {unknown!r} is")
-        limits = unknowns.thresholds_of(head, labels, threshold)
-        return unknowns.marked(labels, unknown, head.novelty(rows) > limits)
-
-    def _best(self, X: np.ndarray) -> np.ndarray:
-        """The number of the class with the highest score for some rows; on ties, the first in ``classes_``."""
-        return self.numbers_[self._scores(X)[:, self.numbers_].argmax(axis=1)]
-
-    def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """The results of :meth:`predict` and :meth:`predict_proba` from one pass over ``X`` and one state of the head."""
-        head, rows = self._checked(X)
-
-        def answer(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            scores = head._sorted_scores(part)
-            return scores.argmax(axis=1), head.probabilities(scores)
-
-        best, probabilities = map(np.concatenate, zip(*head._in_parts(rows, answer), strict=True))
-        return head.classes_[best], probabilities
-
-    def novelty(self, X: ArrayLike) -> np.ndarray:
-        """How little a sample looks like any known class; only the order of the values has a meaning.
-
-        It is the entropy of the probabilities. Heads with a covariance add a distance to the classes.
-        """
-        head, rows = self._checked(X)
-        return np.concatenate(head._in_parts(rows, lambda part: head._novelty(part, head._sorted_scores(part))))
-
-    def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
-        """:meth:`novelty` of samples with known scores, with columns in any order."""
-        head, rows = self._checked(X)
-        parts = _scored(rows, scores.shape[1])
-        with one_blas_thread():
-            return np.concatenate([head._novelty(rows[part], scores[part]) for part in parts])
-
-    def scores_with_novelty(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """The results of :meth:`scores` and :meth:`novelty` from one pass over ``X`` and one state of the head."""
-        head, rows = self._checked(X)
-
-        def answer(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            scores = head._sorted_scores(part)
-            return scores, head._novelty(part, scores)
-
-        scores, novelty = map(np.concatenate, zip(*head._in_parts(rows, answer), strict=True))
-        return scores, novelty
-
-    def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
-        return entropy
-
-    def novelty_threshold(
-        self, X: ArrayLike | None = None, false_alarms: float = 0.05, *, per_class: bool = False
-    ) -> float:
-        """The novelty that a fraction ``false_alarms`` of samples of known classes exceeds; stored as ``threshold_``.
-
-        ``X`` are held-out samples of known classes, because samples that the head has learned look less novel. ``bayes``
-        needs none: it stores how novel its own samples looked before it learned them. With ``per_class``, classes that are
-        predicted often enough also get their own threshold (``class_thresholds_``). Thresholds do not change when the
-        head learns more, so compute them again then.
-        """
-        if not 0 < false_alarms < 1:
-            raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
-        check_is_fitted(self)
-        self._change(lambda head: unknowns.keep_threshold(head, X, false_alarms, per_class))
-        return self.threshold_
-
-    def _kept_threshold(self, false_alarms: float) -> float:
-        """The threshold from the stored novelties."""
-        raise ValueError(f"{type(self).__name__} needs held-out samples of known classes: novelty_threshold(X)")
-
-    def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
-        """Thresholds of classes with enough samples, by label."""
-        return {}
-
-    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Calibrate :meth:`predict_set` on held-out samples of known classes.
-
-        The guarantee holds for samples from the same distribution, until the head changes; the calibration is then deleted.
-        """
-
-        def keep(head: Self) -> None:
-            head.misfits_ = conformal.misfits(head, X, y)
-
-        check_is_fitted(self)
-        return self._change(keep)
-
-    def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[np.ndarray]:
-        """Sets of classes, the most probable first, that contain the true class with probability ``coverage``.
-
-        After :meth:`calibrate` this is guaranteed, on average over samples, by split conformal prediction. Without it,
-        ``bayes`` uses how well its own samples fitted their classes before it learned them. A set may be empty if no
-        class fits well enough.
-        """
-        conformal.check_coverage(coverage)
-        head, rows = self._checked(X)
-        limit = conformal.limit(head.misfits_, coverage) if hasattr(head, "misfits_") else None
-        sets = []
-        for part in _scored(rows, len(head.classes_)):
-            scores = head._sorted_scores(rows[part])
-            probabilities = head.probabilities(scores)
-            inside = (
-                (1 - probabilities <= limit) if limit is not None else head._fitting(rows[part], scores, coverage)
-            )
-            order = np.argsort(-probabilities, axis=1, kind="stable")
-            sets += [head.classes_[best[own[best]]] for best, own in zip(order, inside, strict=True)]
-        return sets
-
-    def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
-        """Whether rows fit each class of ``classes_`` as well as a fraction ``coverage`` of its own samples."""
-        raise ValueError(
-            f"{type(self).__name__} keeps no scores of samples before it learned them: calibrate(X, y) with held-out "
-            "samples comes before predict_set"
-        )
-
-    def _checked(self, X: Any) -> tuple[Self, Any]:
-        """A consistent view of the head, even if another thread teaches it now, and validated features."""
-        head = self._snapshot()
-        if not hasattr(head, "classes_"):  # scikit-learn's own look takes longer than a row
-            check_is_fitted(head)
-        return head, check_features(head, X, reset=False)
-
-    def _sorted_scores(self, X: np.ndarray) -> np.ndarray:
-        """Scores of some validated rows, with columns as in ``classes_``."""
-        return self._scores(X)[:, self.numbers_]
-
-    def _in_parts(self, X: Any, answer: Callable[[np.ndarray], Any]) -> list[Any]:
-        """The results of ``answer`` for parts of the rows, each on one BLAS thread, several parts on several cores."""
-        parts = list(_scored(X, len(self.classes_)))
-        with one_blas_thread():
-            if len(parts) > 1 and isinstance(X, np.ndarray):  # other storage may not be thread-safe
-                return spread(lambda part: answer(X[part]), parts)
-            return [answer(X[part]) for part in parts]
 
     # Corrections
 
@@ -560,7 +353,7 @@ class Head(ClassifierMixin, BaseEstimator):
         state, attributes = self.state(), declared(type(self))
         first = {name: attributes[name] for name in Head.fitted}
         check_declared({name: value for name, value in state.items() if name in first}, first, {})
-        self._check_classes()
+        check_classes(self)
         if (origin := state.get("feature_origin_")) is not None:
             origin.check()
         check_declared(state, attributes, self._sizes())
@@ -568,26 +361,6 @@ class Head(ClassifierMixin, BaseEstimator):
     def _sizes(self) -> Sizes:
         """Sizes of fitted arrays, by the names used in ``fitted``."""
         return {"classes": len(self.classes_), "width": self.n_features_in_, "embedding": self.n_features_in_}
-
-    def _check_classes(self) -> None:
-        classes, names = self.classes_, getattr(self, "feature_names_in_", None)
-        if classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "biufU":
-            raise ValueError("classes_: expected a list of strings or of whole numbers")
-        if not (classes[:-1] < classes[1:]).all() or (classes.dtype.kind == "f" and not np.isfinite(classes).all()):
-            raise ValueError("classes_: expected each class once, sorted")
-        if not all(isinstance(entry, Learned) and type(entry.task) is int for entry in self.learning_order_):
-            raise ValueError("learning_order_: expected pairs of a class and a task")
-        labels, tasks = [label for label, _ in self.learning_order_], [task for _, task in self.learning_order_]
-        known = [(type(label), label) for label in classes.tolist()]
-        if len(labels) != len(classes) or {(type(label), label) for label in labels} != set(known):
-            raise ValueError("learning_order_: expected every class once")
-        if tasks != sorted(tasks) or tasks[0] < 1 or tasks[-1] > self.n_tasks_:
-            raise ValueError(f"learning_order_: expected tasks from 1 to {self.n_tasks_}, in order")
-        place = {label: number for number, label in enumerate(labels)}
-        if self.numbers_.dtype != np.int64 or self.numbers_.tolist() != [place[label] for _, label in known]:
-            raise ValueError("numbers_: expected the place of each class in learning_order_")
-        if names is not None and (names.shape != (self.n_features_in_,) or {type(name) for name in names} != {str}):
-            raise ValueError(f"feature_names_in_: expected {self.n_features_in_} names")
 
     def class_state(self, label: Any) -> list[np.ndarray]:
         """The arrays that determine the scores of a class. If old scores never move, equal arrays mean equal scores."""
@@ -636,11 +409,6 @@ def log_sum_exp(scores: np.ndarray) -> np.ndarray:
         return np.full(scores.shape[:-1], -np.inf)
     top = scores.max(axis=-1, keepdims=True)
     return top[..., 0].astype(np.float64) + np.log(np.exp(scores - top).sum(axis=-1, dtype=np.float64))
-
-
-def _scored(X: Any, n_classes: int) -> Iterator[slice]:
-    """Number of rows that are scored together."""
-    return row_chunks(X, max(X.shape[1], n_classes))
 
 
 def grown(rows: np.ndarray, n_classes: int) -> np.ndarray:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from taer.heads.task import Learned
+
 FLOATS = ("float32", "float64")
 Sizes = dict[str, int]
 _SIZES = {
@@ -133,3 +135,25 @@ def check_declared(state: dict[str, Any], attributes: dict[str, Fitted], sizes: 
                 item.check(state[name], sizes)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
+
+
+def check_classes(head: Any) -> None:
+    """Raise ValueError unless the classes of a head and the order in which they were learned are consistent."""
+    classes, names = head.classes_, getattr(head, "feature_names_in_", None)
+    if classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "biufU":
+        raise ValueError("classes_: expected a list of strings or of whole numbers")
+    if not (classes[:-1] < classes[1:]).all() or (classes.dtype.kind == "f" and not np.isfinite(classes).all()):
+        raise ValueError("classes_: expected each class once, sorted")
+    if not all(isinstance(entry, Learned) and type(entry.task) is int for entry in head.learning_order_):
+        raise ValueError("learning_order_: expected pairs of a class and a task")
+    labels, tasks = [label for label, _ in head.learning_order_], [task for _, task in head.learning_order_]
+    known = [(type(label), label) for label in classes.tolist()]
+    if len(labels) != len(classes) or {(type(label), label) for label in labels} != set(known):
+        raise ValueError("learning_order_: expected every class once")
+    if tasks != sorted(tasks) or tasks[0] < 1 or tasks[-1] > head.n_tasks_:
+        raise ValueError(f"learning_order_: expected tasks from 1 to {head.n_tasks_}, in order")
+    place = {label: number for number, label in enumerate(labels)}
+    if head.numbers_.dtype != np.int64 or head.numbers_.tolist() != [place[label] for _, label in known]:
+        raise ValueError("numbers_: expected the place of each class in learning_order_")
+    if names is not None and (names.shape != (head.n_features_in_,) or {type(name) for name in names} != {str}):
+        raise ValueError(f"feature_names_in_: expected {head.n_features_in_} names")
