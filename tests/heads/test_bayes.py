@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import multivariate_t
 
 import taer
+from taer.heads.closed_form import prior
 from taer.heads.closed_form.predictive import Summary, log_densities, merged, predictive, summarize
 from tests.conftest import blobs
 
@@ -213,3 +214,36 @@ def test_probabilities_are_calibrated_after_a_small_first_task_of_narrow_feature
     head = taer.Bayes().partial_fit(X[learned & (y < first)], y[learned & (y < first)])
     head.partial_fit(X[learned & (y >= first)], y[learned & (y >= first)])
     assert taer.metrics.expected_calibration_error(head.predict_proba(X[held]), y[held]) < 0.05
+
+
+def test_the_prior_is_shrunk_less_where_the_features_are_correlated(monkeypatch):
+    """The one of two shrinkages whose held-out log loss is lower, as a head with that one alone shows."""
+
+    def shrinkage_of(X, y):
+        found = taer.Bayes(normalize="none").partial_fit(X, y).prior_.transform
+        alone = {}
+        for each in prior.SHRINKAGES:
+            with monkeypatch.context() as patch:
+                patch.setattr(prior, "SHRINKAGES", (each,))
+                alone[each] = taer.Bayes(normalize="none").partial_fit(X, y).prior_.transform
+        return [each for each, transform in alone.items() if np.array_equal(transform, found)]
+
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(24), 60)
+    centers, noise = rng.normal(size=(24, 20))[y], rng.normal(size=(len(y), 20))
+    assert shrinkage_of(centers + noise, y) == [0.6]
+    assert shrinkage_of(centers + noise * np.geomspace(10, 0.1, 20), y) == [0.4]
+
+
+def test_classes_of_different_shapes_keep_their_own():
+    """The prior weighs less where the covariances of classes differ, and the weight has an upper limit."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(24), 200)
+    centers, noise = 0.5 * rng.normal(size=(24, 20))[y], rng.normal(size=(len(y), 20))
+    different, test = np.exp(rng.normal(size=(24, 20)))[y], np.arange(len(y)) % 4 == 0
+    equal = taer.Bayes(normalize="none").partial_fit(centers + noise, y)
+    assert equal.prior_.strength == max(prior.STRENGTHS)
+    X = centers + different * noise
+    head = taer.Bayes(normalize="none").partial_fit(X[~test], y[~test])
+    assert head.prior_.strength == min(prior.STRENGTHS)
+    assert head.score(X[test], y[test]) > taer.SLDA().fit(X[~test], y[~test]).score(X[test], y[test]) + 0.2

@@ -122,7 +122,7 @@ def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str,
                 )
             if found not in formats or "head" not in metadata:
                 raise ValueError(f"{path}: not a saved head: its header lacks format = {FORMAT}")
-            return metadata, {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
+            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except ValueError:
         raise
     except Exception as error:  # a type that numpy lacks raises other errors
