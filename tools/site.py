@@ -97,7 +97,10 @@ def reference() -> dict[str, str]:
     pages["reference/Head.md"] = "# What every head can do\n\n" + "\n".join(
         f"## {title}\n\n::: {cls}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
         "      heading_level: 3\n      filters: ['!^_', '!^(name|card|fitted|class_arrays|weighs|own_novelty)$']\n"
-        for title, cls in (("Learn and correct", "taer.heads.base.Head"), ("Answer", "taer.heads.predictor.Predictor"))
+        for title, cls in (
+            ("Learn and correct", "taer.heads.base.Head"),
+            ("Answer", "taer.heads.predictor.Predictor"),
+        )
     )
     pages["reference/client.md"] = "# A running service\n\n" + "\n".join(
         f"::: taer.client.{name}\n" for name in ("Client", "AsyncClient", "ServiceError")
