@@ -58,6 +58,8 @@ METHODS = (
 )
 SHOTS = ("all", "20", "10", "5", "2", "1")
 DRAWN = ("bayes", "gauss-chain", "lda-frozen", "ncm", "taer", "logistic regression")
+PANELS = 6  # of the figure
+SHORT = {"logistic regression": "LR", "linear SVM": "SVM", "nearest neighbors": "kNN"}  # in the summary
 BLOCKS = {
     "last": "All classes",
     "base": "Old classes",
@@ -134,7 +136,7 @@ REFITTED = {
         make_pipeline(StandardScaler(), LinearSVC(class_weight="balanced")),
         {"linearsvc__C": (0.00001, 0.0001, 0.001, 0.01)},
     ),
-    "nearest neighbours": Refitted(KNeighborsClassifier(weights="distance", metric="cosine"), {}),
+    "nearest neighbors": Refitted(KNeighborsClassifier(weights="distance", metric="cosine"), {}),
 }
 
 
@@ -255,24 +257,24 @@ def summary(bench: Bench) -> str:
             rivals = {method: found[method] for method in others if found[method] is not None}
             rival = max(rivals, key=rivals.__getitem__, default=None)
             ours = "–" if found[best] is None else f"{found[best]:.1f}"
-            row.append(ours if rival is None else f"{ours} ({rivals[rival]:.1f} {rival})")
+            row.append(ours if rival is None else f"{ours} ({rivals[rival]:.1f} {SHORT.get(rival, rival)})")
         rows.append(row)
     return f"### Summary\n\n{table(['samples per new class', *bench.shots], rows)}"
 
 
 def figure(bench: Bench) -> str:
-    """Accuracy on old (dashed) and new classes against the samples of a new class."""
+    """Accuracy on old (dashed) and new classes of the first data sets, against the samples of a new class."""
     panels: dict[str, list[Curve]] = {}
     shots = [shots for shots in bench.shots if shots != "all"][::-1]
-    for data in bench.sets:
+    for data in bench.sets[:PANELS]:
         for method in (method for method in DRAWN if method in bench.methods):
             for metric, dashed in (("new", False), ("base", True)):
                 means = [Spread.of(bench.values(data, method, k)[metric]).mean for k in shots]
                 if None not in means:
-                    colour = method if method in HEADS else "joint"
+                    color = method if method in HEADS else "joint"
                     name = f"{method}, {'old' if dashed else 'new'}"
                     panels.setdefault(protocol_of(data).title, []).append(
-                        Curve(name, colour, np.array([means], float), dashed)
+                        Curve(name, color, np.array([means], float), dashed)
                     )
     return curves("fewshot", "", "", panels, shots, ("samples per new class", "accuracy (%)")).svg if panels else ""
 

@@ -115,14 +115,14 @@ def picture(growths: Sequence[Growth]) -> figures.Picture:
     from matplotlib.ticker import NullLocator
 
     figure, axes = figures._figure(len(growths), 3, (2.4, 2.1), (0.75, 0.1, 0.35, 0.55))
-    colours = dict(zip(SIDES, (figures._INK, *figures._COLORS), strict=False))
+    colors = dict(zip(SIDES, (figures._INK, *figures._COLORS), strict=False))
     for ax, growth in zip(axes, growths, strict=True):
         scale = {"µs": 1e6, "ms": 1e3}[growth.unit]
         for marker, (name, repeats) in zip(figures._MARKERS, growth.lines.items(), strict=False):
-            ax.plot(growth.x, scale * np.array(growth.medians(name)), color=colours[name], marker=marker,
+            ax.plot(growth.x, scale * np.array(growth.medians(name)), color=colors[name], marker=marker,
                     label=name, linewidth=2.2 if name == "taer" else 1.4)  # fmt: skip
             ax.fill_between(growth.x, scale * np.min(repeats, axis=1), scale * np.max(repeats, axis=1),
-                            color=colours[name], alpha=0.12, linewidth=0)  # fmt: skip
+                            color=colors[name], alpha=0.12, linewidth=0)  # fmt: skip
         ax.set(xscale="log", yscale="log", title=growth.title, xlabel=growth.label, ylabel=growth.unit)
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xticks(growth.x[::2], [f"{value:,}" for value in growth.x[::2]])

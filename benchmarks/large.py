@@ -72,14 +72,14 @@ def make_features(folder: Path, samples: int, width: int) -> None:
     """Gaussian classes in shards, the last with a few test samples."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(N_CLASSES, width)).astype(np.float32)
+    centers = rng.normal(size=(N_CLASSES, width)).astype(np.float32)
     kinds = np.dtype(np.float16), np.dtype(np.int64)
     for number, start in enumerate(range(0, samples, SHARD)):
         tensors = {}
         sizes = {"train": min(SHARD, samples - start), "test": 5000 if start + SHARD >= samples else 0}
         for part, size in sizes.items():
             y = rng.integers(0, N_CLASSES, size)
-            x = (centres[y] + 3 * rng.normal(size=(size, width)).astype(np.float32)).astype(np.float16)
+            x = (centers[y] + 3 * rng.normal(size=(size, width)).astype(np.float32)).astype(np.float16)
             tensors[f"{part}.x"] = x.shape, kinds[0], [x]
             tensors[f"{part}.y"] = y.shape, kinds[1], [y]
         names = [str(label) for label in range(N_CLASSES)]
@@ -123,10 +123,10 @@ def repeated(head: taer.heads.Head, times: int) -> taer.heads.Head:
 def many_classes(folder: Path, name: str, n_classes: int, copies: bool, width: int = 768) -> dict[str, object]:
     """Tasks of 500 classes with 20 samples each; then save, load and predict. Copies stand for all but two tasks."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(n_classes, width)).astype(np.float32)
+    centers = rng.normal(size=(n_classes, width)).astype(np.float32)
 
     def sample(y: np.ndarray) -> np.ndarray:
-        return (centres[y] + 2 * rng.normal(size=(len(y), width)).astype(np.float32)).astype(np.float16)
+        return (centers[y] + 2 * rng.normal(size=(len(y), width)).astype(np.float32)).astype(np.float16)
 
     head, seconds = one_epoch(name, **MANY.get(name, {})), []
     with Peak() as everything:

@@ -53,10 +53,10 @@ class Problem:
 def gaussian_classes(n_tasks: int, per_task: int, width: int, noise: float = 4.0) -> Problem:
     """Ten Gaussian classes a task, so near to each other that no method gets all of them right."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(10 * n_tasks, width)).astype(np.float32)
+    centers = rng.normal(size=(10 * n_tasks, width)).astype(np.float32)
 
     def sample(labels: np.ndarray) -> np.ndarray:
-        rows: np.ndarray = centres[labels] + noise * rng.normal(size=(len(labels), width)).astype(np.float32)
+        rows: np.ndarray = centers[labels] + noise * rng.normal(size=(len(labels), width)).astype(np.float32)
         return rows / np.sqrt(width, dtype=np.float32)
 
     labels = [np.repeat(np.arange(10 * at, 10 * at + 10), per_task // 10) for at in range(n_tasks)]

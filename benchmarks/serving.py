@@ -43,9 +43,9 @@ ROUNDS = 5  # of bare and ours in turn; the one with the median processor time i
 
 
 def blobs(classes: range, per_class: int) -> tuple[np.ndarray, np.ndarray]:
-    centres = np.random.default_rng(0).normal(size=(1000, WIDTH)).astype(np.float32)
+    centers = np.random.default_rng(0).normal(size=(1000, WIDTH)).astype(np.float32)
     y = np.repeat(list(classes), per_class)
-    return centres[y] + np.random.default_rng(1).normal(size=(len(y), WIDTH)).astype(np.float32), y
+    return centers[y] + np.random.default_rng(1).normal(size=(len(y), WIDTH)).astype(np.float32), y
 
 
 class PredictRequest(BaseModel):

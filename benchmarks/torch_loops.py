@@ -57,7 +57,7 @@ def taer(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
     for X, y in tasks:
         W, old = _grown(W, y, X.shape[1])
         fixed, own = W[:old].clone(), W[old:].clone().requires_grad_()
-        optimiser = torch.optim.SGD([own], lr=lr)
+        optimizer = torch.optim.SGD([own], lr=lr)
         share = old / len(W)
         for rows in _steps(len(X), epochs):
             columns = torch.cat([fixed, own])
@@ -65,9 +65,9 @@ def taer(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
             if old:
                 drawn = memory.draw()
                 loss = loss + share * F.cross_entropy(memory.X[drawn] @ columns.T, memory.y[drawn])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         W = torch.cat([fixed, own.detach()])
         memory.refill(X, y)
     return lambda X: (X @ W.T).argmax(1)
@@ -78,15 +78,15 @@ def er(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predict:
     for X, y in tasks:
         W, old = _grown(W, y, X.shape[1])
         W.requires_grad_()
-        optimiser = torch.optim.SGD([W], lr=lr)
+        optimizer = torch.optim.SGD([W], lr=lr)
         for rows in _steps(len(X), epochs):
             loss = F.cross_entropy(X[rows] @ W.T, y[rows])
             if old:
                 drawn = memory.draw()
                 loss = loss + F.cross_entropy(memory.X[drawn] @ W.T, memory.y[drawn])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         memory.refill(X, y)
     return lambda X: (X @ W.detach().T).argmax(1)
 
@@ -96,7 +96,7 @@ def derpp(tasks: list[Any], epochs: int = 1, lr: float = 0.03, **_: Any) -> Pred
     for X, y in tasks:
         W, old = _grown(W, y, X.shape[1])
         W.requires_grad_()
-        optimiser = torch.optim.SGD([W], lr=lr)
+        optimizer = torch.optim.SGD([W], lr=lr)
         for rows in _steps(len(X), epochs):
             loss = F.cross_entropy(X[rows] @ W.T, y[rows])
             if old:
@@ -106,9 +106,9 @@ def derpp(tasks: list[Any], epochs: int = 1, lr: float = 0.03, **_: Any) -> Pred
                 squares = torch.where(known, difference, 0.0).square().sum(1) / known.sum(1)
                 loss = loss + 0.1 * squares.mean()
                 loss = loss + 0.5 * F.cross_entropy(memory.X[second] @ W.T, memory.y[second])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         stored, picks = len(memory.y), memory.refill(X, y)
         now = memory.X @ W.detach().T
         if old:  # a sample keeps the logits of the task it came with
@@ -124,7 +124,7 @@ def ssil(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
         W, old = _grown(W, y, X.shape[1])
         before = W.clone()
         W.requires_grad_()
-        optimiser = torch.optim.SGD([W], lr=lr / (number + 1))
+        optimizer = torch.optim.SGD([W], lr=lr / (number + 1))
         for rows in _steps(len(X), epochs):
             h = X[rows]
             if old:
@@ -143,9 +143,9 @@ def ssil(tasks: list[Any], epochs: int = 1, lr: float = 0.1, **_: Any) -> Predic
                         F.log_softmax(z[:, start:end] / 2, 1), F.softmax(z_before[:, start:end] / 2, 1),
                         reduction="batchmean",
                     )  # fmt: skip
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         ends.append(len(W))
         memory.refill(X, y)
     return lambda X: (X @ W.detach().T).argmax(1)
@@ -162,7 +162,7 @@ def ucir(tasks: list[Any], epochs: int = 1, lr: float = 0.1, memory: Any = None,
             own = torch.empty_like(W).uniform_(-(X.shape[1] ** -0.5), X.shape[1] ** -0.5)
         own.requires_grad_()
         fixed = F.normalize(W[:old], dim=1) if old else W[:old]
-        optimiser = torch.optim.SGD([own, eta], lr=lr, momentum=0.9, weight_decay=5e-4)
+        optimizer = torch.optim.SGD([own, eta], lr=lr, momentum=0.9, weight_decay=5e-4)
         everything, labels = (X, y) if not old else (torch.cat([X, memory.X]), torch.cat([y, memory.y]))
         for rows in _steps(len(everything), epochs):
             h, target = F.normalize(everything[rows], dim=1), labels[rows]
@@ -173,9 +173,9 @@ def ucir(tasks: list[Any], epochs: int = 1, lr: float = 0.1, memory: Any = None,
                 truth = cosines[past].gather(1, target[past][:, None])
                 nearest = cosines[past][:, old:].topk(2, 1).values
                 loss = loss + F.relu(0.5 - truth + nearest).mean()
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         W = torch.cat([W[:old], own.detach()])
         memory.refill(X, y)
     return lambda X: (F.normalize(X, dim=1) @ F.normalize(W, dim=1).T).argmax(1)
@@ -190,17 +190,17 @@ def oewc(tasks: list[Any], epochs: int = 1, lr: float = 0.03, **_: Any) -> Predi
         if fisher is not None:
             penalty[:old] = fisher
         W.requires_grad_()
-        optimiser = torch.optim.SGD([W], lr=lr)
+        optimizer = torch.optim.SGD([W], lr=lr)
         for rows in _steps(len(X), epochs):
             loss = F.cross_entropy(X[rows] @ W.T, y[rows])
             if old:
                 loss = loss + 10 * (penalty.clamp(max=1 / (20 * lr)) * (W - anchor).square()).sum()
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         task_fisher = torch.zeros_like(W)
         for i in range(len(X)):  # as the public code: one backward pass a sample
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             log_p = F.log_softmax(X[i : i + 1] @ W.T, 1)[0, y[i]]
             log_p.backward()
             task_fisher += log_p.exp().item() * W.grad.square()
@@ -223,15 +223,15 @@ def gss(tasks: list[Any], epochs: int = 1, lr: float = 0.03, **_: Any) -> Predic
     for X, y in tasks:
         W, _old = _grown(W, y, X.shape[1])
         W.requires_grad_()
-        optimiser = torch.optim.SGD([W], lr=lr)
+        optimizer = torch.optim.SGD([W], lr=lr)
         for rows in _steps(len(X), epochs):
             h, target = X[rows], y[rows]
             if len(memory_y):
                 drawn = torch.randperm(len(memory_y))[:REPLAY]
                 h, target = torch.cat([h, memory_X[drawn]]), torch.cat([target, memory_y[drawn]])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.cross_entropy(h @ W.T, target).backward()
-            optimiser.step()
+            optimizer.step()
             whole, single = 0.1, torch.full((len(rows),), 0.1)
             if len(memory_y):
                 drawn = torch.randperm(len(memory_y))[:REPLAY]

@@ -52,7 +52,7 @@ class Unchained(taer.GaussChain):
         return origin
 
 
-class UnchainedCentred(Unchained):
+class UnchainedCentered(Unchained):
     """The same about the mean of the first task: a log-ratio against one background."""
 
     def _origin(self, task: Task) -> np.ndarray:
@@ -61,7 +61,7 @@ class UnchainedCentred(Unchained):
         return self.background_
 
 
-class Calibrated(UnchainedCentred):
+class Calibrated(UnchainedCentered):
     """The same with an offset and a scale of the new block, of least log loss on samples drawn from Gaussians."""
 
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
@@ -238,8 +238,8 @@ def chained_densities(stream: Stream) -> float:
             at_known = at_means + known
             present *= gauss_chain._slope(frozen[at_known][:, known], present[at_known][:, known])
             odds = present[at_means + new][:, known] - present[at_means + new, new][:, None]
-            neighbours = softmax(odds / chosen.temperature_, axis=1)
-            frozen[:, new] = present[:, new] + (frozen[:, known] - present[:, known]) @ neighbours.T
+            neighbors = softmax(odds / chosen.temperature_, axis=1)
+            frozen[:, new] = present[:, new] + (frozen[:, known] - present[:, known]) @ neighbors.T
         else:
             frozen[:, new] = present[:, new]
         known = seen
@@ -251,11 +251,11 @@ IDEAS: dict[str, Callable[[Stream], float]] = {
     "**`gauss-chain`**": learned(taer.GaussChain),
     "its linear part alone (`rank=0`)": learned(lambda: taer.GaussChain(rank=0)),
     "linear, new classes under the present covariance, not chained": learned(lambda: Unchained(rank=0)),
-    "linear, the same about the mean of the first task": learned(lambda: UnchainedCentred(rank=0)),
+    "linear, the same about the mean of the first task": learned(lambda: UnchainedCentered(rank=0)),
     "linear, the same with a fitted offset and scale for each task": learned(lambda: Calibrated(rank=0)),
     "chain, then a fitted offset and scale for each task": learned(ChainCalibrated),
     "chain without its slope": patched(gauss_chain, "_slope", lambda *_: 1.0, taer.GaussChain),
-    "chain to all old classes alike instead of neighbours": patched(
+    "chain to all old classes alike instead of neighbors": patched(
         gauss_chain, "softmax", plain_mean, taer.GaussChain
     ),
     "quadratic part against the covariance of the first task": learned(FirstShapes),

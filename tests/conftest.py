@@ -46,9 +46,9 @@ def heads_with(**facts) -> list[str]:
 def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread: float = 1.0):
     """Gaussian classes, well apart, in random order of samples."""
     rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(n_classes, width)) * 3
+    centers = rng.normal(size=(n_classes, width)) * 3
     y = rng.permutation(np.repeat(np.arange(n_classes), per_class))
-    return centres[y] + spread * rng.normal(size=(len(y), width)), y
+    return centers[y] + spread * rng.normal(size=(len(y), width)), y
 
 
 @pytest.fixture(scope="session", autouse=True)

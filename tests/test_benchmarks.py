@@ -87,12 +87,12 @@ def test_few_shot_tables_and_their_resumption(tmp_path):
     """Heads and classifiers of scikit-learn on a set of ten small classes."""
     save_features(small_features(), tmp_path / "set.safetensors")
     command = [sys.executable, "fewshot.py", "--features", str(tmp_path / "set.safetensors"), "--seeds", "2",
-               "--methods", "bayes,ncm,logistic regression,linear SVM,nearest neighbours", "--shots", "all,5,1",
+               "--methods", "bayes,ncm,logistic regression,linear SVM,nearest neighbors", "--shots", "all,5,1",
                "--out", str(tmp_path / "out"), "--figure", str(tmp_path / "fewshot.svg")]  # fmt: skip
     first = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True)
     assert first.returncode == 0, first.stderr
     assert "**New classes, set** (5 classes, then 5 tasks of 1; accuracy after the last task, %)" in first.stdout
-    for row in ("| `bayes` |", "| `ncm` |", "| logistic regression |", "| linear SVM |", "| nearest neighbours |"):
+    for row in ("| `bayes` |", "| `ncm` |", "| logistic regression |", "| linear SVM |", "| nearest neighbors |"):
         assert first.stdout.count(row) == (4 if "`" in row else 3)  # a classifier of scikit-learn is not calibrated
     assert "–" not in first.stdout
     assert "<svg" in (tmp_path / "fewshot.svg").read_text()

@@ -194,10 +194,10 @@ def test_herding_keeps_the_first_choices_when_it_shrinks():
 
 def test_herding_compares_as_the_head_sees():
     X = np.array([[100.0, 0], [101, 1], [102, 0]])
-    plain, centred = Herding(1), Herding(1)
+    plain, centered = Herding(1), Herding(1)
     plain.add(X, np.zeros(3, int), np.random.default_rng(0))
-    centred.add(X, np.zeros(3, int), np.random.default_rng(0), embed=lambda rows: rows - [101, 0])
-    assert centred.X.tolist() == [[101.0, 1.0]]
+    centered.add(X, np.zeros(3, int), np.random.default_rng(0), embed=lambda rows: rows - [101, 0])
+    assert centered.X.tolist() == [[101.0, 1.0]]
 
 
 def test_gradient_similarities_equal_those_of_formed_gradients():

@@ -167,7 +167,7 @@ def test_the_shell_can_complete_commands(cli, monkeypatch):
         (["run", "FILE", "--first", "10"], "first task must have"),
         (["run", "FILE", "--memory-size", "-5"], "memory_size must be a whole number, 0 or more, got -5"),
         (["run", "FILE", "--lr", "0"], "lr must be a number above 0"),
-        (["run", "FILE", "--set", "colour=red"], "no method of this run has parameter 'colour'"),
+        (["run", "FILE", "--set", "color=red"], "no method of this run has parameter 'color'"),
         (["run", "FILE", "--set", "finetune.memory_size=3"], "finetune has no parameter 'memory_size'"),
         (["run", "FILE", "--set", "er-fixed.lr=3"], "'er-fixed' is not among the methods of this run"),
         (["run", "FILE", "--set", "lr"], "expected NAME=VALUE"),

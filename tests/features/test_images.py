@@ -54,9 +54,9 @@ FILES = {
     "turned": photo(6),
     "mirrored": photo(5),
     "transparent": encoded(cutout("RGBA")),
-    "transparent grey": encoded(cutout("LA")),
+    "transparent gray": encoded(cutout("LA")),
     "transparent palette": encoded(Image.new("P", (40, 30), 0), transparency=0),
-    "transparent colour": encoded(Image.new("RGB", (40, 30), "black"), transparency=(0, 0, 0)),
+    "transparent color": encoded(Image.new("RGB", (40, 30), "black"), transparency=(0, 0, 0)),
     "sixteen bits": encoded(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 50)),
     "moving": encoded(drawing("line", np.random.default_rng(0)), "GIF"),
 }
@@ -86,7 +86,7 @@ def test_a_photo_stands_upright():
 def test_what_is_transparent_is_white(name):
     pixels = np.asarray(decode_image(FILES[name]))
     assert pixels[0, 0].tolist() == [255, 255, 255]
-    if name in ("transparent", "transparent grey"):
+    if name in ("transparent", "transparent gray"):
         assert pixels[15, 15].tolist() == [0, 0, 0]
 
 

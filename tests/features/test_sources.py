@@ -29,9 +29,9 @@ def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     tar.addfile(entry, io.BytesIO(data))
 
 
-def png(colour: int) -> bytes:
+def png(color: int) -> bytes:
     file = io.BytesIO()
-    Image.new("RGB", (8, 8), (colour, 0, 0)).save(file, "PNG")
+    Image.new("RGB", (8, 8), (color, 0, 0)).save(file, "PNG")
     return file.getvalue()
 
 

@@ -86,9 +86,9 @@ def test_the_predictive_is_the_student_t_that_it_says(many):
         samples = rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d)
         known = summarize(samples, d)
         classes.append(predictive(known, nu, psi, d))
-        centred = samples - samples.mean(axis=0)
+        centered = samples - samples.mean(axis=0)
         rest = nu / (n + nu)  # where the class says nothing of its own
-        shape = (centred.T @ centred + nu * np.eye(d)) / (n + nu) + np.diag(psi / (n * psi + 1))
+        shape = (centered.T @ centered + nu * np.eye(d)) / (n + nu) + np.diag(psi / (n * psi + 1))
         assert rest > 0
         student = multivariate_t(n * psi / (n * psi + 1) * samples.mean(axis=0), shape, df=d)
         half = 0.5 * np.linalg.slogdet(shape)[1]

@@ -75,14 +75,14 @@ def test_ridge_is_ridge_on_the_union(harder_tasks):
 
 def cross_validation_error(X, Y, gamma):
     """By the definition, with the whole hat matrix."""
-    centred, n = X - X.mean(0), len(X)
-    hat = centred @ np.linalg.solve(centred.T @ centred + gamma * np.eye(X.shape[1]), centred.T) + 1 / n
+    centered, n = X - X.mean(0), len(X)
+    hat = centered @ np.linalg.solve(centered.T @ centered + gamma * np.eye(X.shape[1]), centered.T) + 1 / n
     return np.sum((Y - hat @ Y) ** 2) / (1 - np.trace(hat) / n) ** 2
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
-def test_the_strength_of_ridge_is_that_of_generalised_cross_validation(class_weight, scale, harder_tasks):
+def test_the_strength_of_ridge_is_that_of_generalized_cross_validation(class_weight, scale, harder_tasks):
     """After every task, from all samples so far; the classes are of equal size, so their weights are one."""
     head = taer.Ridge(class_weight=class_weight)
     for seen in range(1, 7):
@@ -173,9 +173,9 @@ def test_estimated_shrinkage_is_scikit_learns(shrinkage, harder_tasks):
     from sklearn.covariance import OAS, LedoitWolf
 
     X, y = harder_tasks[0]
-    centred = X - np.array([X[y == c].mean(0) for c in (0, 1)])[y]
+    centered = X - np.array([X[y == c].mean(0) for c in (0, 1)])[y]
     estimator = LedoitWolf if shrinkage == "ledoit-wolf" else OAS
-    expected = estimator(assume_centered=True).fit(centred).shrinkage_
+    expected = estimator(assume_centered=True).fit(centered).shrinkage_
     assert taer.SLDA(shrinkage=shrinkage).partial_fit(X, y).shrinkage_ == pytest.approx(expected)
 
 
@@ -232,14 +232,14 @@ def test_gaussian_scores_are_log_densities(harder_tasks):
     nu, expected = head.strength_ * 10, []
     for label in range(6):
         rows = harder_tasks[label // 2][0][harder_tasks[label // 2][1] == label]
-        centred = rows - rows.mean(0)
-        covariance = (centred.T @ centred + nu * head.covariance_) / (len(rows) + nu)
+        centered = rows - rows.mean(0)
+        covariance = (centered.T @ centered + nu * head.covariance_) / (len(rows) + nu)
         expected.append(multivariate_normal(rows.mean(0), covariance).logpdf(X))
     apart = head.decision_function(X) - np.array(expected).T
     np.testing.assert_allclose(apart - apart[:, :1], 0, atol=0.02)
 
 
-def test_new_classes_are_chained_to_the_frozen_scores_of_their_neighbours(harder_tasks):
+def test_new_classes_are_chained_to_the_frozen_scores_of_their_neighbors(harder_tasks):
     head = learn(taer.GaussChain(normalize="none"), harder_tasks[:2])
     frozen, offsets = head.columns_, head.offsets_
     head.partial_fit(*harder_tasks[2])
@@ -265,10 +265,10 @@ def test_new_classes_are_chained_to_the_frozen_scores_of_their_neighbours(harder
             * np.array([present(o, means[c]) - present(c, means[c]) for o in range(4)])
             / head.first_temperature_
         )
-        neighbours = np.exp(odds - odds.max()) / np.exp(odds - odds.max()).sum()
+        neighbors = np.exp(odds - odds.max()) / np.exp(odds - odds.max()).sum()
         for x in head.embedding_(harder_tasks[0][0][:5]):
             apart = np.array([old(o, x) - beta * present(o, x) for o in range(4)])
-            expected = beta * present(c, x) + neighbours @ apart
+            expected = beta * present(c, x) + neighbors @ apart
             assert head.columns_[c] @ x + head.offsets_[c] == pytest.approx(expected)
 
 

@@ -20,7 +20,7 @@ on_sums = pytest.mark.parametrize("name", ON_SUMS)
 FREE = ["ncm", "slda", "ridge", "ranpac", "rgda", "fecam"]
 
 
-def centred(scores):
+def centered(scores):
     """Scores up to a number that all classes of a sample share."""
     return scores - scores.mean(axis=1, keepdims=True)
 
@@ -28,7 +28,7 @@ def centred(scores):
 def assert_same_answers(one, other, X):
     assert one.classes_.tolist() == other.classes_.tolist()
     wanted = one.classes_
-    first, second = centred(one.scores(X, wanted)), centred(other.scores(X, wanted))
+    first, second = centered(one.scores(X, wanted)), centered(other.scores(X, wanted))
     rounding = 1e-3 if type(one) is taer.Bayes else 1e-6  # whose directions are kept in float16
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=rounding * (1 + np.abs(second).max()))
 

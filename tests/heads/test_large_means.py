@@ -39,9 +39,9 @@ CASES = {
 
 def samples(per_class, seed, unknown=0):
     """Classes of standard deviation 1 around fixed centers, and samples of no class."""
-    rng, centres = np.random.default_rng(seed), np.random.default_rng(0).normal(size=(CLASSES, WIDTH)) * 1.5
+    rng, centers = np.random.default_rng(seed), np.random.default_rng(0).normal(size=(CLASSES, WIDTH)) * 1.5
     y = rng.permutation(np.repeat(np.arange(CLASSES), per_class))
-    return centres[y] + rng.normal(size=(len(y), WIDTH)), y, rng.normal(size=(unknown, WIDTH)) * 6
+    return centers[y] + rng.normal(size=(len(y), WIDTH)), y, rng.normal(size=(unknown, WIDTH)) * 6
 
 
 @cache
@@ -61,10 +61,10 @@ def measured(case, shift, dtype, computed):
 @pytest.mark.parametrize("case", list(CASES))
 @pytest.mark.parametrize(("shift", "dtype"), SHIFTS)
 def test_a_large_mean_costs_nothing(case, shift, dtype):
-    found, centred = measured(case, shift, dtype, dtype), measured(case, 0.0, "float64", "float64")
+    found, centered = measured(case, shift, dtype, dtype), measured(case, 0.0, "float64", "float64")
     if case in FROM_ZERO:
         np.testing.assert_allclose(found, measured(case, shift, dtype, "float64"), atol=0.01)
         # One of eight directions is lost, but no more.
-        assert found[0] > centred[0] - 0.12
+        assert found[0] > centered[0] - 0.12
     else:
-        np.testing.assert_allclose(found, centred, atol=TOLERANCE.get(case, 0.01))
+        np.testing.assert_allclose(found, centered, atol=TOLERANCE.get(case, 0.01))

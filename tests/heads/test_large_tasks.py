@@ -49,11 +49,11 @@ def small_pieces(monkeypatch):
 @pytest.mark.parametrize("name", HEADS)
 def test_no_head_reads_a_whole_task(name, small_pieces):
     rng = np.random.default_rng(0)
-    centres = 6 * rng.normal(size=(2 * CLASSES, WIDTH))
+    centers = 6 * rng.normal(size=(2 * CLASSES, WIDTH))
     head, tasks = small_head(name, random_state=0), []
     for number in range(2):
         y = rng.permutation(np.repeat(np.arange(CLASSES), N // CLASSES)) + number * CLASSES
-        rows = Recorded((centres[y] + rng.normal(size=(N, WIDTH))).astype(np.float16))
+        rows = Recorded((centers[y] + rng.normal(size=(N, WIDTH))).astype(np.float16))
         tasks.append((rows, y))
         head.partial_fit(rows, y)
         assert PIECE // 2 < rows.most <= MOST.get(name, 2 * PIECE)

@@ -19,7 +19,7 @@ every_head = pytest.mark.parametrize("name", list(taer.HEADS))
 WEIGHING = [name for name, head in taer.HEADS.items() if head.weighs]
 
 
-def centred(scores):
+def centered(scores):
     """Scores up to a number that all classes of a sample share."""
     return scores - scores.mean(axis=1, keepdims=True)
 
@@ -72,7 +72,7 @@ def test_first_tasks_that_choose_nothing_count_weights_too(name, tasks):
     times = np.random.default_rng(0).integers(0, 4, len(y))
     weighted = small_head(name).fit(X, y, sample_weight=times)
     repeated = small_head(name).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
-    np.testing.assert_allclose(centred(weighted.scores(X)), centred(repeated.scores(X)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(centered(weighted.scores(X)), centered(repeated.scores(X)), rtol=1e-4, atol=1e-6)
 
 
 @every_head

@@ -129,10 +129,10 @@ def test_few_shot_heads_are_beside_the_methods_of_others(cli, tmp_path, monkeypa
     for t, rows in enumerate(sessions[1:]):
         y[rows] = np.repeat(np.arange(100 + 10 * t, 110 + 10 * t), 5)
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(200, 8))
-    X, tested = (centres[y] + 0.3 * rng.normal(size=(5994, 8))).astype(np.float32), np.arange(200)
+    centers = rng.normal(size=(200, 8))
+    X, tested = (centers[y] + 0.3 * rng.normal(size=(5994, 8))).astype(np.float32), np.arange(200)
     meta = {"dataset": "cub200", "backbone": "resnet18"}
-    features = FeatureSet(X, y, centres.astype(np.float32), tested, tuple(map(str, tested)), meta)
+    features = FeatureSet(X, y, centers.astype(np.float32), tested, tuple(map(str, tested)), meta)
     save_features(features, tmp_path / "cub.safetensors")
     table = taer.paper._read("fscil-cub")
     heads = ("ncm", "lda-frozen")

@@ -11,7 +11,7 @@ from taer.origin import Origin
 
 
 class Pixels:
-    """The simplest backbone: eight by eight grey pixels."""
+    """The simplest backbone: eight by eight gray pixels."""
 
     name, kind, origin = "pixels", "image", None
 

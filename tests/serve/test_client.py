@@ -66,8 +66,8 @@ def test_without_waiting_in_line(serve, tmp_path):
 
     async def ask():
         async with AsyncClient(server.url, TOKEN) as client:
-            for label, colour in (("dark", "black"), ("light", "white")):
-                Image.new("RGB", (20, 10), colour).save(tmp_path / f"{label}.png")
+            for label, color in (("dark", "black"), ("light", "white")):
+                Image.new("RGB", (20, 10), color).save(tmp_path / f"{label}.png")
                 await client.add(label, images=[tmp_path / f"{label}.png"] * 4)
             await client.learn()
             answers = await asyncio.gather(*(client.predict(np.full((1, 64), shade)) for shade in (0.0, 1.0)))
@@ -103,10 +103,10 @@ def test_teach_many_texts_at_once(teach, tmp_path):
 
 
 def test_teach_a_folder_of_images(teach, tmp_path):
-    for label, colour in (("dark", "black"), ("light", "white")):
+    for label, color in (("dark", "black"), ("light", "white")):
         (tmp_path / "images" / label).mkdir(parents=True)
         for number in range(20):
-            Image.new("RGB", (20, 10), colour).save(tmp_path / f"images/{label}/{number}.png")
+            Image.new("RGB", (20, 10), color).save(tmp_path / f"images/{label}/{number}.png")
     code, said, requests, service = teach(Pixels(), tmp_path / "images")
     assert (code, said) == (0, "version 1: 40 examples of 2 classes; 2 classes in all\n")
     assert requests == 4  # of 16 images or fewer

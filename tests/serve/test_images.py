@@ -62,9 +62,9 @@ def test_large_files_of_every_kind_are_scaled_down(mode, format):
     base = Image.linear_gradient("L").resize((2000, 1500))
     shown = images.decode(png(base.convert(mode), format))
     assert (shown.mode, shown.size) == ("RGB", (1024, 768))
-    grey = np.asarray(shown.convert("L").resize((1, 8)), float).ravel()
+    gray = np.asarray(shown.convert("L").resize((1, 8)), float).ravel()
     if mode != "1":
-        assert (np.diff(grey) > 0).all()
+        assert (np.diff(gray) > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -203,19 +203,19 @@ INTENTS = [
 def teach_many(server, count, width=24):
     """Classes that overlap, with four examples each."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(count, width))
-    for label, centre in zip(INTENTS[:count], centres, strict=True):
-        rows = centre + 0.9 * rng.normal(size=(4, width))
+    centers = rng.normal(size=(count, width))
+    for label, center in zip(INTENTS[:count], centers, strict=True):
+        rows = center + 0.9 * rng.normal(size=(4, width))
         assert server.http.post("/examples", json={"label": label, "vectors": rows.tolist()}).status_code == 200
     assert server.http.post("/learn").status_code == 200
-    return centres
+    return centers
 
 
 @pytest.mark.parametrize("count", [3, 11, 77])
 def test_the_page_stays_usable_however_many_classes_there_are(serve, visit, tmp_path, count):
     server = serve()
-    centres = teach_many(server, count)
-    (tmp_path / "one.json").write_text(str(centres[:1].tolist()))
+    centers = teach_many(server, count)
+    (tmp_path / "one.json").write_text(str(centers[:1].tolist()))
     rows = (3 * np.random.default_rng(1).normal(size=(200, 24))).tolist()
     marked = [one["unknown"] for one in server.http.post("/predict", json={"vectors": rows}).json()["predictions"]]
     (tmp_path / "new.json").write_text(str([rows[marked.index(True)]]))
@@ -254,8 +254,8 @@ def test_the_page_stays_usable_however_many_classes_there_are(serve, visit, tmp_
 
 def test_what_is_not_likely_is_not_named_with_confidence(serve, visit, tmp_path):
     server = serve()
-    centres = teach_many(server, 11, width=8)
-    between = [((one + other) / 2).tolist() for one in centres for other in centres]
+    centers = teach_many(server, 11, width=8)
+    between = [((one + other) / 2).tolist() for one in centers for other in centers]
     answers = server.http.post("/predict", json={"vectors": between}).json()["predictions"]
     unsure = [one["probabilities"][0]["probability"] < 0.5 and not one["unknown"] for one in answers]
     (tmp_path / "between.json").write_text(str([between[unsure.index(True)]]))

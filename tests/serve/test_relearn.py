@@ -85,8 +85,8 @@ def test_images_are_kept_to_be_seen_again(open_service):
             return np.stack([np.asarray(image.convert("L"), np.float32)[:3, :3].ravel() for image in items])
 
     client = open_service(backbone=Pixels())
-    for label, colour in (("dark", "black"), ("light", "white")):
-        client.post("/examples", json={"label": label, "images": [png(Image.new("RGB", (30, 20), colour))] * 4})
+    for label, color in (("dark", "black"), ("light", "white")):
+        client.post("/examples", json={"label": label, "images": [png(Image.new("RGB", (30, 20), color))] * 4})
     client.post("/learn")
     client.stop()
     again = open_service(backbone=Corner(), relearn=True)

@@ -116,7 +116,7 @@ def backbones() -> None:
     from taer.features.backbones import NAMED
 
     table = Table(box=None, pad_edge=False)
-    for title in ("name", "reads", "parameters", "width", "licence", "weights", "here"):
+    for title in ("name", "reads", "parameters", "width", "license", "weights", "here"):
         table.add_column(title, justify="right" if title in ("parameters", "width") else "left", no_wrap=True)
     for entry in NAMED.values():
         table.add_row(
@@ -124,7 +124,7 @@ def backbones() -> None:
             f"{entry.kind}s",
             f"{entry.parameters / 1e6:.1f} M",
             str(entry.width),
-            entry.licence,
+            entry.license,
             entry.weights,
             "yes" if entry.here() else "no",
         )

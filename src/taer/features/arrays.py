@@ -25,7 +25,7 @@ def features_from_arrays(
     out: str | os.PathLike[str] | None = None,
     name: str = "features",
     backbone: str = "unknown",
-    licence: str = "unknown",
+    license: str = "unknown",
 ) -> FeatureSet:
     """Make a feature set from arrays, and write it to the feature file ``out`` if given.
 
@@ -54,7 +54,7 @@ def features_from_arrays(
         _floating(X_test),
         np.searchsorted(classes, test_labels).astype(np.int64),
         classes=tuple(map(str, classes)),
-        meta={"dataset": name, "backbone": backbone, "licence": licence},
+        meta={"dataset": name, "backbone": backbone, "licence": license},
         name=name,
     )
     if out is not None:

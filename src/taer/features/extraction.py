@@ -124,7 +124,7 @@ def extract(
             "backbone": model.name,
             "preprocess": preprocess,
             "weights": model.weights,
-            "licence": data.licence,
+            "licence": data.license,
             "engine": workers.engine,
             "extraction": fingerprint,
             "created": f"{datetime.now(UTC):%Y-%m-%d} by taer {__version__}",

@@ -33,7 +33,7 @@ class Named:
     kind: Kind
     parameters: int
     width: int
-    licence: str
+    license: str
     weights: str
     here: Callable[[], bool]
     find: Callable[[Path | None], Backbone]

@@ -42,7 +42,7 @@ class Source:
     train: Part
     test: Part
     digest: str
-    licence: str = "see the data set's own terms"
+    license: str = "see the data set's own terms"
 
     def __post_init__(self) -> None:
         for part, items in (("training", self.train), ("test", self.test)):

@@ -52,8 +52,8 @@ def open_hub(name: str, text_column: str | None, label_column: str | None) -> So
     ]
     # datasets has no public name for the hash of a data set's content
     content = digest(split._fingerprint.encode() for split in (data["train"], data[test_name]))  # noqa: SLF001
-    licence = str(data["train"].info.license or "see the data set's card")
-    return Source(name, kind, tuple(classes), parts[0], parts[1], content, licence)
+    license = str(data["train"].info.license or "see the data set's card")
+    return Source(name, kind, tuple(classes), parts[0], parts[1], content, license)
 
 
 def _part(split: Any, column: str, labels: np.ndarray, kind: Kind, where: str) -> Part:

@@ -76,9 +76,9 @@ class GaussChain(
             return columns[new], offsets[new], beta
         at_means = means[new] @ columns.T + offsets
         apart = at_means[:, old] - at_means[np.arange(len(new)), new][:, None]
-        neighbours = softmax(apart / self.first_temperature_, axis=1)
+        neighbors = softmax(apart / self.first_temperature_, axis=1)
         columns_apart, offsets_apart = frozen - columns[old], frozen_offsets - offsets[old]
-        return columns[new] + neighbours @ columns_apart, offsets[new] + neighbours @ offsets_apart, beta
+        return columns[new] + neighbors @ columns_apart, offsets[new] + neighbors @ offsets_apart, beta
 
 
 def _slope(frozen: np.ndarray, present: np.ndarray) -> float:

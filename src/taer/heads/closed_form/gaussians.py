@@ -123,14 +123,14 @@ class GaussianHead(ClosedFormHead):
             setattr(self, name, grown(getattr(self, name), task.n_classes))
         factor = np.linalg.cholesky(covariance)
         for label, members in task.members():
-            self._set_shape(label, *self._centred(task.picked(members)), factor)
+            self._set_shape(label, *self._centered(task.picked(members)), factor)
         stored = exact.rounded(whitener(covariance), np.float32)
         if not len(self.betas_) or beta != self.betas_[-1] or not np.array_equal(stored, self.whiteners_[-1]):
             self.whiteners_ = np.concatenate([self.whiteners_, stored[None]])
             self.betas_ = np.append(self.betas_, beta)
         self.block_[task.current] = len(self.betas_) - 1
 
-    def _centred(self, task: Task) -> tuple[float, np.ndarray, np.ndarray]:
+    def _centered(self, task: Task) -> tuple[float, np.ndarray, np.ndarray]:
         """The number of samples of one class, rows with their scatter, and their mean."""
         if len(task.y) <= _MANY and task.weight is None:
             rows = self.embedding_(task.X[:])
@@ -143,9 +143,11 @@ class GaussianHead(ClosedFormHead):
         directions, spectrum = eigen(statistics.scatter)
         return statistics.n_samples, np.sqrt(spectrum)[:, None] * directions, statistics.means[0]
 
-    def _set_shape(self, label: int, n: float, centred: np.ndarray, center: np.ndarray, factor: np.ndarray) -> None:
+    def _set_shape(
+        self, label: int, n: float, centered: np.ndarray, center: np.ndarray, factor: np.ndarray
+    ) -> None:
         """Update the covariance of a class with ``n`` new samples around ``center``."""
-        space, known, mean = whitened(centred, factor), self.sizes_[label], self.statistics_.means[label]
+        space, known, mean = whitened(centered, factor), self.sizes_[label], self.statistics_.means[label]
         if known:  # a known class: add the scatter of its stored directions, and the distance of the two means
             count = known + n
             back = np.linalg.inv(self.whiteners_[self.block_[label]].astype(np.float64))

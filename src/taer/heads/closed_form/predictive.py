@@ -42,8 +42,8 @@ class Density(NamedTuple):
 def summarize(rows: np.ndarray, rank: int, quick: bool = False) -> Summary:
     """The summary of the samples of a class; ``quick`` approximates the leading directions."""
     mean = rows.mean(axis=0)
-    centred = rows - mean
-    return Summary(len(rows), mean, leading(centred, rank, quick), float(np.square(centred).sum()))
+    centered = rows - mean
+    return Summary(len(rows), mean, leading(centered, rank, quick), float(np.square(centered).sum()))
 
 
 def merged(one: Summary, other: Summary, rank: int) -> Summary:
