@@ -76,3 +76,13 @@ def test_drift_is_counted_by_the_hour_and_survives(client, open_service, monkeyp
     asked(client, vectors(4, 3))
     client.stop()
     assert open_service().get("/drift").json()["unknown"] == sum(strange) + 3
+
+
+def test_a_preview_is_answered_and_not_counted(client):
+    taught(client, 0, 1, 2)
+    body = {"vectors": vectors(4, 3)}
+    assert (
+        client.post("/predict", json={**body, "preview": True}).json() == client.post("/predict", json=body).json()
+    )
+    assert client.get("/drift").json()["answered"] == 3
+    assert "taer_unknown_samples_total 3.0" in client.get("/metrics").text

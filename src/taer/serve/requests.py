@@ -47,6 +47,9 @@ class Items(Struct, forbid_unknown_fields=True, kw_only=True):
 
 class PredictRequest(Items):
     top: Annotated[int, Meta(ge=1, le=1000, description="How many classes to list, the likeliest first.")] = 5
+    preview: Annotated[
+        bool, Meta(description="A look at something unfinished, which drift and metrics do not count.")
+    ] = False
 
 
 class ExamplesRequest(Items):

@@ -112,9 +112,10 @@ class Service:
 
     # Answers
 
-    def predict(self, X: np.ndarray) -> Answers:
+    def predict(self, X: np.ndarray, *, preview: bool = False) -> Answers:
         answers = self._serving.answer(X)
-        self.drift.count(len(X), int(answers.unknown.sum()))
+        if not preview:
+            self.drift.count(len(X), int(answers.unknown.sum()))
         return answers
 
     def classes(self) -> list[dict[str, Any]]:

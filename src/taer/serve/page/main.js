@@ -73,7 +73,7 @@ async function look() {
   }
   const { thumbs, ...items } = shown;
   try {
-    const { predictions } = await call("POST", "predict", parts(items)[0]);
+    const { predictions } = await call("POST", "predict", { ...parts(items)[0], preview: true });
     if (turn === state.looking) showBars(predictions, "", teach);
   } catch (error) {
     if (turn === state.looking) showStatus(error.message, "failed");

@@ -45,8 +45,9 @@ def add_to(app: FastAPI, service: Service, counters: Counters, dependencies: Seq
         request = await read(http_request)
         small = len(request.vectors) * (service.width or 0) * 100 < _SMALL and len(request.vectors) > 0
         answer = _predict(service, request) if small else await run_in_threadpool(_predict, service, request)
-        counters.samples.inc(len(answer["predictions"]))
-        counters.unknown.inc(sum(prediction["unknown"] for prediction in answer["predictions"]))
+        if not request.preview:
+            counters.samples.inc(len(answer["predictions"]))
+            counters.unknown.inc(sum(prediction["unknown"] for prediction in answer["predictions"]))
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     app.router.add_api_route(
@@ -63,7 +64,7 @@ def add_to(app: FastAPI, service: Service, counters: Counters, dependencies: Seq
 
 
 def _predict(service: Service, request: PredictRequest) -> dict[str, Any]:
-    answers = service.predict(to_matrix(request, service.backbone, service.width))
+    answers = service.predict(to_matrix(request, service.backbone, service.width), preview=request.preview)
     ranks, rows = -answers.probabilities, np.arange(len(answers.best))[:, None]
     ranks[rows, answers.best[:, None]] = -np.inf  # where probabilities round to a tie, the scores still decide
     top = np.argsort(ranks, axis=1, kind="stable")[:, : request.top]
