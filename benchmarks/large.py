@@ -27,7 +27,6 @@ import numpy as np
 import taer
 from taer.features.files import write_feature_file
 from taer.heads import HEADS
-from taer.heads.task import Learned
 
 SHARD = 100_000
 N_CLASSES = 100
@@ -112,16 +111,8 @@ def learn(folder: Path, name: str) -> dict[str, object]:
     }
 
 
-def repeated(head: taer.heads.Head, times: int) -> taer.heads.Head:
-    """A head whose classes are those of another several times over: as large, and learned sooner."""
-    arrays = {name: np.concatenate([getattr(head, name)] * times) for name in head.class_arrays}
-    labels = np.arange(times * len(head.classes_))
-    order = [Learned(label, 1) for label in labels.tolist()]
-    return head.restore({**arrays, "classes_": labels, "numbers_": labels.copy(), "learning_order_": order})
-
-
-def many_classes(folder: Path, name: str, n_classes: int, copies: bool, width: int = 768) -> dict[str, object]:
-    """Tasks of 500 classes with 20 samples each; then save, load and predict. Copies stand for all but two tasks."""
+def many_classes(folder: Path, name: str, n_classes: int, width: int = 768) -> dict[str, object]:
+    """Tasks of 500 classes with 20 samples each; then save, load and predict."""
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(n_classes, width)).astype(np.float32)
 
@@ -131,9 +122,7 @@ def many_classes(folder: Path, name: str, n_classes: int, copies: bool, width: i
     head, seconds = one_epoch(name, **MANY.get(name, {})), []
     with Peak() as everything:
         with Peak() as learning:
-            for start in range(0, n_classes, 500) if not copies else (0, n_classes - 500):
-                if copies and start:
-                    head = repeated(head, start // 500)
+            for start in range(0, n_classes, 500):
                 y = rng.permutation(np.repeat(np.arange(start, min(start + 500, n_classes)), 20))
                 X = sample(y)
                 started = time.perf_counter()
@@ -151,7 +140,6 @@ def many_classes(folder: Path, name: str, n_classes: int, copies: bool, width: i
         "head": name,
         "params": str(MANY.get(name, {})),
         "classes": n_classes,
-        "copies": copies,
         "width": width,
         "second_task_seconds": seconds[1],
         "last_task_seconds": seconds[-1],
@@ -174,19 +162,15 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=10_000)
     parser.add_argument("--methods", default="taer,slda", help=f"of {', '.join(HEADS)}")
     parser.add_argument("--many", default=",".join(MANY), help="heads that learn --classes classes")
-    parser.add_argument(
-        "--copies", action="store_true", help="learn two tasks of them; the others are copies of the first (bayes)"
-    )
     parser.add_argument("--folder", type=Path, help="where the features are written; removed at the end")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
         kind, name = options.case.split(":")
-        if kind == "task":
-            found = learn(options.folder, name)
-        else:
-            found = many_classes(options.folder, name, options.classes, options.copies)
+        found = (
+            learn(options.folder, name) if kind == "task" else many_classes(options.folder, name, options.classes)
+        )
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as parent:
@@ -204,7 +188,6 @@ def main() -> None:
                 str(folder),
                 "--classes",
                 str(options.classes),
-                *(["--copies"] if options.copies else []),
             ]
             environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
             line = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout

@@ -33,6 +33,7 @@ _AT_ONCE = 1 << 22  # values of directions that are processed together
 _FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
 TRIED = 128  # samples per class whose misfit is measured
 _RIVALS = 1 << 10  # scores of all classes that are computed for the novelty of the samples of one class
+_NEAREST = 256  # classes, by the lower bound of their distance, that the novelty of a held-out sample is measured against
 _FEW = 1 / 8  # of the classes; rows with shorter lists share too few classes to be scored together
 _TIES = 1e-5  # relative difference below which scores may be equal in the type of the head
 
@@ -159,7 +160,7 @@ class StudentHead(Head):
             arrays["tried_"][label] = tried + n
 
     def _best_of(self, space: np.ndarray, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The highest score of each row among all classes, given the score for one of them."""
+        """The highest score of each row among its own class, whose score is given, and the nearest others."""
         lowest, highest = self._bounds(space)
         every = np.arange(len(space))
         lowest[every, labels] = highest[every, labels] = np.inf
@@ -167,7 +168,9 @@ class StudentHead(Head):
         possible = (lowest <= at_most[:, None]) & np.isfinite(lowest)
         best = own.copy()
         for row in np.flatnonzero(possible.any(axis=1)):
-            best[row] = max(own[row], self._scores_at(space[[row]], np.flatnonzero(possible[row])).max())
+            rivals = np.flatnonzero(possible[row])
+            rivals = rivals[np.argsort(lowest[row, rivals], kind="stable")[:_NEAREST]]
+            best[row] = max(own[row], self._scores_at(space[[row]], rivals).max())
         return best
 
     def _unseen(self) -> Density:
