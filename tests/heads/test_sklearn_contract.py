@@ -55,3 +55,17 @@ def test_plain_rows_are_not_looked_at_by_scikit_learn(monkeypatch):
     with pytest.warns(UserWarning, match="feature names"):
         named.predict(X)
     assert len(asked) == 6
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_one_value_that_is_not_finite_is_found_and_the_largest_one_is_not(dtype):
+    X = np.ones((300, 50), dtype)
+    head = taer.NCM().fit(X[:2], [0, 1])
+    for value in (np.nan, np.inf, -np.inf):
+        X[217, 31] = value
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            head.predict(X)
+    X[:] = np.finfo(dtype).max  # their sum is infinite
+    X[0] = np.finfo(dtype).tiny
+    with np.errstate(over="ignore"):
+        assert len(head.predict(X)) == 300
