@@ -68,9 +68,8 @@ def _is_plain(X: Any, head: Any) -> bool:
 
 def _all_finite(rows: np.ndarray) -> bool:
     """Whether all values are finite. A finite sum is enough; an infinite one may be an overflow, so values are checked."""
-    if (
-        rows.dtype.char == "e"
-    ):  # arithmetic in float16 is slow; all bits of the exponent are set in what is not finite
+    # Arithmetic in float16 is slow. All bits of the exponent are set in what is not finite.
+    if rows.dtype.char == "e":
         return bool(((rows.view(np.uint16) & 0x7C00) != 0x7C00).all())
     # BLAS sums squares faster than numpy sums. On several threads it would wait for a busy core.
     alone = one_blas_thread() if rows.size > _UNTHREADED else nullcontext()
