@@ -64,7 +64,7 @@ test-lowest:  ## the same with the lowest versions of every dependency
 	$(VENV)-lowest/bin/pip install --quiet --disable-pip-version-check -c $(VENV)-lowest/constraints.txt -e '.[test]'
 	$(VENV)-lowest/bin/pytest $(CORE_TESTS)
 
-coverage: $(VENV)/.installed-dev  ## the lines of src/ that no test runs
+coverage: $(VENV)/.installed-dev  ## the lines of src/ that no fast test runs
 	$(BIN)/pytest -n 2 -m 'not slow' --cov --cov-report term-missing:skip-covered --cov-fail-under 92
 
 dist: $(VENV)/.installed-dev  ## build the wheel and the source distribution into dist/ and check them

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_t
 
 import taer
-from taer.heads.closed_form import prior
+from taer.heads.closed_form import prior, student
 from taer.heads.closed_form.predictive import Summary, log_densities, merged, predictive, summarize
 from tests.conftest import blobs
 
@@ -247,3 +247,19 @@ def test_classes_of_different_shapes_keep_their_own():
     head = taer.Bayes(normalize="none").partial_fit(X[~test], y[~test])
     assert head.prior_.strength == min(prior.STRENGTHS)
     assert head.score(X[test], y[test]) > taer.SLDA().fit(X[~test], y[~test]).score(X[test], y[test]) + 0.2
+
+
+def test_a_held_out_sample_is_compared_with_the_nearest_classes_alone(monkeypatch):
+    """So that a task does not take longer with every class before it; the threshold hardly changes."""
+    X, y = blobs(30, 12, width=60, spread=6.0)
+    expected = learned(X, y, np.arange(20), np.arange(20, 30)).novelty_threshold()
+    asked, scores_at = [], student.StudentHead._scores_at
+    monkeypatch.setattr(student, "_NEAREST", 5)
+    monkeypatch.setattr(
+        student.StudentHead,
+        "_scores_at",
+        lambda head, space, classes: asked.append(len(classes)) or scores_at(head, space, classes),
+    )
+    head = learned(X, y, np.arange(20), np.arange(20, 30))
+    assert max(asked) == 5
+    assert head.novelty_threshold() == pytest.approx(expected, abs=0.5)

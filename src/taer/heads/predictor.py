@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,8 +11,6 @@ from scipy.special import entr
 from sklearn.utils.validation import check_is_fitted
 
 from taer.heads import conformal, exact, unknowns
-from taer.heads.card import Card
-from taer.heads.conformal import weights_of
 from taer.heads.validation import check_features
 from taer.rows import row_chunks
 from taer.threads import one_blas_thread, spread
@@ -22,7 +20,6 @@ class Predictor:
     """How every head answers. A method may override ``_scores``, ``_best``, ``probabilities`` and ``_novelty``."""
 
     if TYPE_CHECKING:
-        card: ClassVar[Card]
         classes_: np.ndarray
         numbers_: np.ndarray  # of each class of classes_, in order of arrival
         dtype_: str
@@ -71,16 +68,14 @@ class Predictor:
         found: np.ndarray = np.concatenate(parts)
         if priors is None:
             return found
-        weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights_of(
-            head, priors
-        )
+        weights = conformal.weights_of(head, priors)
+        weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights
         return (weighted / weighted.sum(axis=1, keepdims=True)).astype(found.dtype)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Probabilities from rows of scores."""
-        found: np.ndarray = np.exp(
-            scores - scores.max(axis=-1, keepdims=True)
-        )  # scipy's softmax takes three times as long
+        # scipy's softmax takes three times as long
+        found: np.ndarray = np.exp(scores - scores.max(axis=-1, keepdims=True))
         found /= found.sum(axis=-1, keepdims=True)
         return found
 

@@ -11,6 +11,7 @@ from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.closed_form.gaussians import GaussianHead, shared_covariance
 from taer.heads.closed_form.linalg import discriminants, shrunk
+from taer.heads.closed_form.selection import evenly
 from taer.heads.fitted import Fitted, number
 
 _PAIRED = 2000  # old classes, every pair of which is compared; all pairs of 10,000 would take gigabytes
@@ -72,9 +73,9 @@ class GaussChain(
         means, new, old = self.statistics_.means, task.current, task.old
         columns, offsets = discriminants(means, covariance)
         frozen, frozen_offsets = self.columns_[old].astype(np.float64), self.offsets_[old]
-        some = np.arange(0, len(old), -(-len(old) // _PAIRED) or 1)
-        at_old, picked = means[old[some]], old[some]
-        beta = _slope(at_old @ frozen[some].T + frozen_offsets[some], at_old @ columns[picked].T + offsets[picked])
+        some = evenly(np.arange(len(old)), _PAIRED)
+        at, paired = means[old[some]], old[some]
+        beta = _slope(at @ frozen[some].T + frozen_offsets[some], at @ columns[paired].T + offsets[paired])
         columns, offsets = beta * columns, beta * offsets
         if not len(old):
             return columns[new], offsets[new], beta

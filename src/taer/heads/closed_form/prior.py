@@ -19,6 +19,7 @@ from taer.heads import exact
 from taer.heads.base import log_sum_exp
 from taer.heads.closed_form.linalg import shrunk
 from taer.heads.closed_form.predictive import log_densities, predictive, summarize
+from taer.heads.closed_form.selection import evenly
 from taer.statistics import ClassStatistics
 
 RANK = 32  # directions of the covariance of a class that is treated as new
@@ -113,7 +114,7 @@ def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: f
     if len(counts) < 2 * FOLDS or not few:
         return gaussian_prior(rows, y, broad, imagined, dtype)
     pretended = [*few, int(counts.max())]  # the last is all that a class can show
-    classes = np.linspace(0, len(counts) - 1, min(len(counts), TRIAL_CLASSES)).astype(int)
+    classes = evenly(np.arange(len(counts)), TRIAL_CLASSES)
     picks = np.isin(y, classes)
 
     def fits(shrinkage: float, strengths: tuple[float, ...]) -> dict[float, Fit]:

@@ -10,15 +10,17 @@ _TRIAL_ROWS, _TRIAL_CLASSES = 20_000, 200
 FOLDS = 5
 
 
+def evenly(numbers: np.ndarray, most: int) -> np.ndarray:
+    """All of the numbers, or so many of them, evenly spaced."""
+    return numbers if len(numbers) <= most else numbers[np.linspace(0, len(numbers) - 1, most).astype(int)]
+
+
 def trial_samples(X: Any, y: np.ndarray, classes: int = _TRIAL_CLASSES) -> tuple[np.ndarray, np.ndarray]:
     """All samples of a task, or a stratified subset of a large one, and their classes, numbered from zero."""
-    known = np.unique(y)
-    if len(known) > classes:
-        known = known[np.linspace(0, len(known) - 1, classes).astype(int)]
-    picks = np.flatnonzero(np.isin(y, known))
+    picks = np.flatnonzero(np.isin(y, evenly(np.unique(y), classes)))
     if len(picks) > _TRIAL_ROWS:
         by_class = picks[np.argsort(y[picks], kind="stable")]
-        picks = np.sort(by_class[np.linspace(0, len(picks) - 1, _TRIAL_ROWS).astype(int)])
+        picks = np.sort(evenly(by_class, _TRIAL_ROWS))
     return X[picks], np.unique(y[picks], return_inverse=True)[1]
 
 

@@ -33,9 +33,7 @@ _AT_ONCE = 1 << 22  # values of directions that are processed together
 _FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
 TRIED = 128  # samples per class whose misfit is measured
 _RIVALS = 1 << 10  # scores of all classes that are computed for the novelty of the samples of one class
-_NEAREST = (
-    256  # classes, by the lower bound of their distance, that the novelty of a held-out sample is measured against
-)
+_NEAREST = 256  # other classes with full scores for a held-out sample; beyond these, one hardly ever is the best
 _FEW = 1 / 8  # of the classes; rows with shorter lists share too few classes to be scored together
 _TIES = 1e-5  # relative difference below which scores may be equal in the type of the head
 
