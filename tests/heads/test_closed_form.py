@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -10,6 +12,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.metrics import log_loss
 
 import taer
+from taer.heads.closed_form import base as closed_form
 from taer.heads.closed_form import gauss_chain
 from taer.heads.closed_form.calibration import best_temperature
 from taer.heads.closed_form.taer_gauss import Bound
@@ -444,6 +447,25 @@ def test_samples_far_from_every_class_are_novel(name):
     beyond = X[y == 0].mean(0) + 3 * (X[y == 0].mean(0) - X[y == 1].mean(0))
     assert head.predict_proba([beyond]).max() > 0.99
     assert head.novelty([beyond])[0] > np.quantile(old, 0.95)
+
+
+@pytest.mark.parametrize("name", ["slda", "ncm", "rgda", "gauss-chain"])
+def test_distances_of_novelty_are_those_of_the_state_that_answers_and_made_once(name, harder_tasks, monkeypatch):
+    """Two inverse covariances are made for them, which takes hundreds of times as long as a row."""
+    made, distances = [], closed_form.RelativeDistances
+    monkeypatch.setattr(closed_form, "RelativeDistances", lambda *args: made.append(1) or distances(*args))
+    X, _ = union(harder_tasks)
+    head = learn(taer.make_head(name), harder_tasks[:-1])
+    before = head.novelty(X)
+    assert (head.scores_with_novelty(X)[1] == before).all()
+    assert len(made) == 1
+    copied = copy.copy(head)
+    head.partial_fit(*harder_tasks[-1])
+    assert (head.novelty(X) == copy.deepcopy(head).novelty(X)).all()
+    assert (head.novelty(X) != before).any()
+    assert (copied.novelty(X) == before).all()
+    forgotten = head.forget(0).novelty(X)
+    assert (forgotten == copy.deepcopy(head).novelty(X)).all()
 
 
 def test_a_chain_compares_no_more_than_some_old_classes(harder_tasks, monkeypatch):

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import taer
-from taer.heads.closed_form import low_rank, shortlist
+from taer.heads import exact
+from taer.heads.closed_form import kept, low_rank
+from taer.heads.closed_form.directions import products_along
 from tests.conftest import blobs
 
 NAMES = ["gauss-chain", "gauss-frozen", "factor-analyzer", "fecam", "rgda"]
@@ -95,13 +97,13 @@ def test_what_is_kept_goes_with_the_head(name):
     X, y = samples(4, seed=0)
     head = taer.make_head(name, random_state=0).partial_fit(X, y)
     gc.collect()
-    before = len(shortlist._made)
+    before = len(kept._made)
     head.predict(X)
     head.predict(X[:1])
-    assert len(shortlist._made) == before + 1
+    assert len(kept._made) == before + 1
     del head
     gc.collect()
-    assert len(shortlist._made) == before
+    assert len(kept._made) == before
 
 
 @pytest.mark.parametrize("name", ["fecam", "rgda"])
@@ -141,3 +143,23 @@ def test_classes_of_one_sample_or_of_copies_of_it(name):
     head = taer.make_head(name).partial_fit(X, y)
     rows = np.random.default_rng(1).normal(size=(200, 20)).astype(np.float32)
     assert (head.predict(rows) == by_scores(head, rows)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("full", [0, 2, 6])
+def test_empty_directions_are_left_out_of_the_products(dtype, full, monkeypatch):
+    """Classes of few samples have few directions; the rest of their array is zero, and need not be multiplied."""
+    rng, multiplied, product = np.random.default_rng(0), [], exact.products
+    directions, rows = np.zeros((6, 10, 20), dtype), rng.normal(size=(5, 20))
+    for number in range(6):
+        used = 10 if number < full else number % 3
+        directions[number, :used] = exact.rounded(rng.normal(size=(used, 20)).astype(dtype), np.float32)
+    monkeypatch.setattr(
+        exact, "products", lambda rows, columns: multiplied.append(len(columns)) or product(rows, columns)
+    )
+    for classes in (np.arange(6), np.array([5, 1, 4]), np.array([3]), np.array([], np.int64)):
+        found = products_along(rows, directions, classes)
+        np.testing.assert_allclose(
+            found, np.einsum("nw,ckw->nck", rows, directions[classes], dtype=np.float64), atol=1e-5
+        )
+    assert multiplied[0] == directions.any(axis=2).sum()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from taer.heads import exact
 from taer.heads.base import Head, Task, grown
 from taer.heads.closed_form.calibration import PooledLosses, best_temperature, held_out
 from taer.heads.closed_form.collect import collect
+from taer.heads.closed_form.kept import kept
 from taer.heads.closed_form.linalg import RelativeDistances
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, Sizes, array, number, value_of
@@ -148,14 +148,10 @@ class ClosedFormHead(Head):
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         return super().probabilities(scores / self.temperature_)
 
-    @cached_property
-    def _relative_distances(self) -> RelativeDistances:
-        """Cached for all parts of a prediction, in the view of the head that predicts, which never learns."""
-        return RelativeDistances(self.statistics_)
-
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Entropy, plus the distance to the nearest class relative to the distance to the mean of all classes."""
-        apart = self._relative_distances(self.embedding_(X))
+        distances = kept(self.statistics_.means, RelativeDistances, lambda: RelativeDistances(self.statistics_))
+        apart = distances(self.embedding_(X))
         return super()._novelty(X, scores) + apart / self.temperature_
 
 

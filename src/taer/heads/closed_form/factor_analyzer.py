@@ -10,8 +10,9 @@ from taer.heads import exact
 from taer.heads.base import Task, grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
+from taer.heads.closed_form.kept import kept
 from taer.heads.closed_form.linalg import factor_analysis, shrunk, whitener
-from taer.heads.closed_form.shortlist import Shortlist, kept
+from taer.heads.closed_form.shortlist import Shortlist
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
@@ -95,5 +96,6 @@ class FactorAnalyzer(
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         linear, squares = self._without_factors(rows := self.embedding_(X), slice(None))
-        quick = kept(self.factors_, lambda: Shortlist(self.factors_, self.along_, np.full(self.along_.shape, 0.5)))
+        weights = np.full(self.along_.shape, 0.5)
+        quick = kept(self.factors_, Shortlist, lambda: Shortlist(self.factors_, self.along_, weights))
         return self._best_among(X, quick(rows, linear - 0.5 * squares))

@@ -16,6 +16,8 @@ from taer.heads.base import Task, grown
 from taer.heads.closed_form import shortlist
 from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.calibration import best_temperature, log_losses
+from taer.heads.closed_form.directions import products_along
+from taer.heads.closed_form.kept import kept
 from taer.heads.closed_form.linalg import (
     class_moments,
     discriminants,
@@ -183,8 +185,7 @@ class GaussianHead(ClosedFormHead):
             )
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
-                directions = exact.widened(self.directions_[wanted[part]]).reshape(-1, rows.shape[1])
-                along = exact.products(space, directions).reshape(len(rows), len(part), rank)
+                along = products_along(space, self.directions_, wanted[part])
                 weights, level = self._curvature(wanted[part])
                 ratio = (np.square(along - self.along_[wanted[part]]) * weights).sum(axis=2) - level
                 scores[:, part] += self.betas_[block] * ratio
@@ -208,7 +209,7 @@ class GaussianHead(ClosedFormHead):
 
         rows = self.embedding_(X)
         linear = exact.products(rows, self.columns_) + self.offsets_
-        return self._best_among(X, shortlist.kept(self.directions_, make)(rows, linear))
+        return self._best_among(X, kept(self.directions_, shortlist.Shortlist, make)(rows, linear))
 
     def _curvature(self, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The factor of a squared distance along each direction in the log-ratio of densities, and the constant."""

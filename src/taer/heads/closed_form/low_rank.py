@@ -12,7 +12,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from taer.heads.closed_form.base import ClosedFormHead
-from taer.heads.closed_form.shortlist import Shortlist, kept
+from taer.heads.closed_form.kept import kept
+from taer.heads.closed_form.shortlist import Shortlist
 from taer.heads.fitted import Fitted, array
 from taer.threads import spread
 
@@ -129,7 +130,7 @@ class CovarianceHead(ClosedFormHead):
     def _best(self, X: np.ndarray) -> np.ndarray:
         if self.statistics_.counts.max() > MOST:
             return super()._best(X)
-        asked: _Asked = kept(self.whiteners_, _Asked)
+        asked = kept(self.whiteners_, _Asked, _Asked)
         asked.answers += 1
         if asked.bounds is None and asked.answers > AFTER:
             asked.bounds = self._low_rank()

@@ -6,11 +6,6 @@ So they are widened once, all scores are computed in float32, and only where the
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
-from threading import Lock
-from typing import Any, TypeVar
-
 import numpy as np
 
 from taer.heads import exact
@@ -18,10 +13,6 @@ from taer.heads import exact
 MOST = 1 << 26  # values of directions that are kept in float32: 256 MB
 _AT_ONCE = 1 << 22  # products with directions that are looked at in one go
 _EPS = float(np.finfo(np.float32).eps)  # twice the error of one rounding
-_made: dict[int, Any] = {}
-_making = Lock()
-
-Quick = TypeVar("Quick")
 
 
 class Shortlist:
@@ -89,17 +80,3 @@ class Shortlist:
         sizes = added if self.absolute is None else np.einsum("nck,ck->nc", squares, self.absolute[part])
         wrong = error * (2 * np.sqrt(totals * sizes) + error * totals) + (used + 8) * _EPS * sizes
         return self.scales[part] * (added - self.levels[part]), np.abs(self.scales[part]) * wrong
-
-
-def kept(array: np.ndarray, make: Callable[[], Quick]) -> Quick:
-    """What is made from a fitted array when it is first asked for, kept as long as the array is.
-
-    Fitted arrays are replaced, never written into, so those of a head that has learned more are others.
-    """
-    key = id(array)
-    with _making:  # several parts of the rows may ask at once
-        if key not in _made:
-            _made[key] = make()
-            weakref.finalize(array, _made.pop, key, None)
-        found: Quick = _made[key]
-        return found

@@ -11,6 +11,7 @@ from scipy.special import softmax
 
 from taer.heads import exact
 from taer.heads.base import Head, grown
+from taer.heads.closed_form.directions import products_along
 from taer.heads.closed_form.predictive import (
     Density,
     Summary,
@@ -265,8 +266,7 @@ class StudentHead(Head):
         at_once = max(1, _AT_ONCE // max(1, rank * max(space.shape)))
         for start in range(0, len(classes) if rank else 0, at_once):
             part = classes[start : start + at_once]
-            directions = self.directions_[part].reshape(-1, space.shape[1])
-            along = exact.products(space, directions).reshape(len(space), len(part), rank) - self.along_[part]
+            along = products_along(space, self.directions_, part) - self.along_[part]
             found[:, start : start + at_once] = np.minimum(np.square(along).sum(axis=2), self.most_[part])
         return found
 
