@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-_MOST = 8  # threads of our own; each needs memory for what it works on
+_most = 8  # threads of our own; each needs memory for what it works on
 _lock = Lock()
 _inside = 0  # callers inside the context; the number of BLAS threads belongs to the whole process
 _before: list[int] = []  # the setting that the first caller found and the last one restores
@@ -62,7 +62,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def use_threads(number: int) -> None:
+    """Use so many threads in this process, because other processes use the other cores."""
+    global _most
+    _most = number
+
+
 def spread(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """The function applied to each item, on all cores."""
-    with ThreadPoolExecutor(min(_MOST, cores())) as pool:
+    with ThreadPoolExecutor(min(_most, cores())) as pool:
         return list(pool.map(function, items))

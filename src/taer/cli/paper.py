@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taer.cli.app import app
-from taer.cli.workers import AddressOption, Engine, EngineOption, where
+from taer.cli.workers import AddressOption, Engine, EngineOption, JobsOption, where
 
 if TYPE_CHECKING:
     from taer.experiment import Result, Run
@@ -32,7 +32,7 @@ def paper(
     ] = Path("features"),
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("results"),
     seeds: Annotated[int, typer.Option(help="Number of runs per head.", min=1)] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Number of parallel runs [default: 1].", min=1)] = None,
+    jobs: JobsOption = None,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
     variant: Annotated[

@@ -14,7 +14,7 @@ import typer
 from taer.cli.app import app
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
-from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
+from taer.cli.workers import AddressOption, Engine, EngineOption, JobsOption, where, workers_alive
 
 if TYPE_CHECKING:
     from taer.experiment import Result, Run
@@ -80,7 +80,7 @@ def run(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Number of runs per head.", min=1)] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Number of parallel runs [default: 1].", min=1)] = None,
+    jobs: JobsOption = None,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("results"),
@@ -167,6 +167,7 @@ def run_with_progress(runs: list[Run], out: Path, jobs: int | None, fresh: bool)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from taer.experiment import run_grid
+    from taer.threads import cores
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -183,12 +184,16 @@ def run_with_progress(runs: list[Run], out: Path, jobs: int | None, fresh: bool)
                 f"{100 * accuracy:.1f} % on all classes so far",
             )
 
-        for run, result, stored in run_grid(runs, out, jobs=jobs, fresh=fresh, on_task=on_task):
+        for run, result, stored in run_grid(runs, out, jobs=jobs or cores(), fresh=fresh, on_task=on_task):
             results[number[id(run)]] = result
             from_disk += stored
             progress.advance(bar)
-            if not stored and (alive := workers_alive()):
-                progress.update(bar, description=f"runs{alive}")
+            if not stored:
+                progress.update(
+                    bar,
+                    description=f"{run.method}, run {run.seed + 1}: {100 * result['last']:.1f} % on all classes"
+                    f"{workers_alive()}",
+                )
     return [results[i] for i in range(len(runs))], from_disk
 
 

@@ -20,6 +20,14 @@ EngineOption = Annotated[
     Engine,
     typer.Option(help="Where the work runs: on this machine, or on a Ray cluster (pip install 'taer[cluster]')."),
 ]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of parallel runs, each of which needs memory. Seconds of learning are comparable with 1. "
+        "[default: the number of cores]",
+        min=1,
+    ),
+]
 AddressOption = Annotated[
     str | None,
     typer.Option(

@@ -14,6 +14,7 @@ from taer.features import FeatureSet
 from taer.heads import Head, find_head
 from taer.parallel import Shared, end_with, on_cluster
 from taer.stream import Stream
+from taer.threads import cores, use_threads
 
 _SMALL = 1 << 30  # bytes of features that are sent to the nodes of a cluster; larger files are opened there
 
@@ -65,7 +66,8 @@ def _outcomes(
     """The outcome of each run, in any order."""
     from joblib import Parallel, delayed, effective_n_jobs
 
-    if not on_cluster() and (effective_n_jobs(jobs) == 1 or len(missing) < 2):
+    workers = min(effective_n_jobs(jobs), len(missing))
+    if not on_cluster() and workers < 2:
         for run in missing:
             tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
             yield run, _attempt(run, tell)
@@ -83,10 +85,16 @@ def _outcomes(
         )
         for number, run in enumerate(missing)
     )
-    # Our own processes end with this one; those of a cluster are not ours.
-    own: dict[str, Any] = {} if on_cluster() else {"initializer": end_with, "initargs": (os.getpid(),)}
-    for number, outcome in Parallel(n_jobs=jobs, return_as="generator_unordered", **own)(calls):
+    own: dict[str, Any] = {}  # what is true of our own processes, but not of those of a cluster
+    if not on_cluster():
+        own = {"n_jobs": workers, "initializer": _begin, "initargs": (os.getpid(), max(1, cores() // workers))}
+    for number, outcome in Parallel(return_as="generator_unordered", **own)(calls):
         yield missing[number], outcome
+
+
+def _begin(parent: int, threads: int) -> None:
+    end_with(parent)
+    use_threads(threads)
 
 
 def _shared(features: FeatureSet) -> Shared:

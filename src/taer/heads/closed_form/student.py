@@ -36,6 +36,7 @@ TRIED = 128  # samples per class whose misfit is measured
 _RIVALS = 1 << 10  # scores of all classes that are computed for the novelty of the samples of one class
 _NEAREST = 256  # other classes with full scores for a held-out sample; beyond these, one hardly ever is the best
 _FEW = 1 / 8  # of the classes; rows with shorter lists share too few classes to be scored together
+_MANY = 1 / 3  # of the classes; so many scores take as long as all, because arrays of some classes are copied
 _TIES = 1e-5  # relative difference below which scores may be equal in the type of the head
 
 
@@ -283,8 +284,12 @@ class StudentHead(Head):
         for start in range(0, len(unsure), at_once):
             rows = unsure[start : start + at_once]
             among = np.asarray(possible[rows].any(axis=0))
+            if among.mean() > _MANY:
+                among[:] = True
             classes = self.numbers_[among[self.numbers_]]  # on ties, the first in classes_
-            best[rows] = classes[self._scores_at(space[rows], classes).argmax(axis=1)]
+            numbers = np.flatnonzero(among)  # all of them in the order in which they are stored are not copied
+            scores = self._scores_at(space[rows], numbers)[:, np.searchsorted(numbers, classes)]
+            best[rows] = classes[scores.argmax(axis=1)]
         return best
 
     def _bounds(self, space: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
