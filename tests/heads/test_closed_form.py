@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss
 
 import taer
 from taer.heads.closed_form import base as closed_form
-from taer.heads.closed_form import gauss_chain
+from taer.heads.closed_form import gauss_chain, least_squares
 from taer.heads.closed_form.calibration import best_temperature
 from taer.heads.closed_form.taer_gauss import Bound
 from tests.conftest import blobs, heads_with, small_head
@@ -466,6 +466,21 @@ def test_distances_of_novelty_are_those_of_the_state_that_answers_and_made_once(
     assert (copied.novelty(X) == before).all()
     forgotten = head.forget(0).novelty(X)
     assert (forgotten == copy.deepcopy(head).novelty(X)).all()
+
+
+@pytest.mark.parametrize(("name", "params"), [("ridge", {}), ("ranpac", {"width": 40})])
+def test_a_strength_is_chosen_once_a_task_and_gives_the_same_if_it_is_given(
+    name, params, harder_tasks, monkeypatch
+):
+    """Eigenvectors, from which it is chosen, take ten times as long as the solution for one strength."""
+    found, eigen = [], least_squares.eigen
+    monkeypatch.setattr(least_squares, "eigen", lambda matrix: found.append(1) or eigen(matrix))
+    X, _ = union(harder_tasks)
+    chosen = learn(taer.make_head(name, random_state=0, **params), harder_tasks)
+    assert len(found) == len(harder_tasks)
+    given = learn(taer.make_head(name, random_state=0, gamma=chosen.gamma_, **params), harder_tasks)
+    assert len(found) == len(harder_tasks)
+    np.testing.assert_allclose(given.scores(X), chosen.scores(X), rtol=1e-7, atol=1e-9)
 
 
 def test_a_chain_compares_no_more_than_some_old_classes(harder_tasks, monkeypatch):

@@ -50,6 +50,14 @@ def snapshot(head):
     return joblib.hash({k: v for k, v in vars(head).items() if k != "rng_"}), str(head.rng_.bit_generator.state)
 
 
+def test_scores_of_some_classes_come_in_the_order_in_which_they_are_asked_for(name, tasks):
+    head, X = learned(name, 3), np.concatenate([X for X, _ in tasks])
+    everything = head.scores(X)
+    for wanted in ([1, 0, 4, 5, 2, 3], [5, 0], [3, 2, 5, 0, 4, 1], [4]):  # they came in the order 1, 4, 0, 5, 2, 3
+        found, tolerance = head.scores(X, wanted), 0 if head.card.frozen else 1e-9
+        np.testing.assert_allclose(found, everything[:, wanted], rtol=tolerance, atol=tolerance)
+
+
 def test_learns_and_keeps_the_contract(name, tasks):
     head = learned(name, 3)
     X, y = np.concatenate([X for X, _ in tasks]), np.concatenate([y for _, y in tasks])

@@ -15,6 +15,10 @@ from taer.heads.validation import check_features
 from taer.rows import row_chunks
 from taer.threads import one_blas_thread, spread
 
+_PIECES = (
+    8  # by which parts are smaller than chunks; larger ones leave the cache, and their memory is new every time
+)
+
 
 class Predictor:
     """How every head answers. A method may override ``_scores``, ``_best``, ``probabilities`` and ``_novelty``."""
@@ -243,5 +247,5 @@ class Predictor:
 
 
 def _scored(X: Any, n_classes: int) -> Iterator[slice]:
-    """Number of rows that are scored together."""
-    return row_chunks(X, max(X.shape[1], n_classes))
+    """Rows that are scored together."""
+    return row_chunks(X, _PIECES * max(X.shape[1], n_classes))

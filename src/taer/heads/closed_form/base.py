@@ -75,11 +75,12 @@ class ClosedFormHead(Head):
         held = held_out(task)
         rest = task.picked(np.flatnonzero(~held))
         self._count(rest)
-        if held.any():
-            left_out = task.picked(np.flatnonzero(held))
-            self._calibrate(rest, left_out)
+        trial, left_out = self._snapshot(), task.picked(np.flatnonzero(held))
+        if len(left_out.y):
             self._count(left_out)
         self._solve(task)
+        if len(left_out.y):
+            self._calibrate(trial, rest, left_out)
 
     def _begin(self, task: Task) -> None:
         self.embedding_ = self._embedding(task)
@@ -91,9 +92,8 @@ class ClosedFormHead(Head):
         before = getattr(self, "statistics_", None)
         self.statistics_: ClassStatistics = collect(self.embedding_, task, before, per_class=self.per_class)
 
-    def _calibrate(self, rest: Task, held: Task) -> None:
-        """Fit the temperature, with scores computed without the held-out samples."""
-        trial = self._snapshot()
+    def _calibrate(self, trial: Self, rest: Task, held: Task) -> None:
+        """Fit the temperature, with scores of a head that has not counted the held-out samples."""
         trial._solve(rest)
         scores = trial._scores(held.X[:]).astype(np.float64)
         if self.card.frozen:

@@ -32,7 +32,7 @@ class _Directions:
         picked = np.repeat(self.ends[classes] - counts, counts) + within
         places = self.places[picked] + np.repeat((np.arange(len(classes)) - classes) * self.rank, counts)
         wanted: np.ndarray | slice = picked
-        if len(picked) and picked[-1] - picked[0] == len(picked) - 1:
+        if len(picked) and (np.diff(picked) == 1).all():
             wanted = slice(picked[0], picked[-1] + 1)  # a view
         found = exact.products(rows, _short(self.rows[wanted]))
         if found.shape[1] < len(classes) * self.rank:
