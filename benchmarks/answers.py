@@ -62,7 +62,8 @@ def products(head: Any, rows: np.ndarray) -> Callable[[], Any]:
     if head.name in ("rgda", "fecam"):
         height, times = max(1, n_classes // 10) * width, 10
     elif (own := getattr(head, "directions_", getattr(head, "factors_", None))) is not None:
-        height = n_classes * ((1 if head.name.startswith("gauss") else 2) + own.shape[1])  # squares of rows, too
+        used = own.any(axis=2).sum()  # a class of few samples has fewer than it may have
+        height = (1 if head.name.startswith("gauss") else 2) * n_classes + used  # squares of rows, too
     else:
         height, width = getattr(head, "columns_", np.empty((n_classes, width))).shape
     matrix, wide = np.full((height, width), 0.5), np.full((len(rows), width), 0.5)

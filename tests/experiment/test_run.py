@@ -143,14 +143,18 @@ def test_editing_a_method_or_its_bases_makes_another_run(tmp_path):
         file.write("\nEDITED = 1\n")
     own = digests()
     assert (own[0] != before[0], own[1] != before[1]) == (True, False)
-    with (package / "memory.py").open("a") as file:
+    with (package / "memory" / "greedy.py").open("a") as file:
         file.write("\nEDITED = 1\n")
     memory = digests()
-    assert (memory[0] != own[0], memory[1] != own[1]) == (True, True)  # the loop draws from it
+    assert (memory[0] != own[0], memory[1] != own[1]) == (True, True)  # the loop draws from a memory
     with (package / "heads" / "descent" / "memory.py").open("a") as file:
         file.write("\nEDITED = 1\n")
     base = digests()
     assert (base[0] != memory[0], base[1] != memory[1]) == (True, False)
+    with (package / "heads" / "exact.py").open("a") as file:  # imported as a module
+        file.write("\nEDITED = 1\n")
+    scores = digests()
+    assert (scores[0] != base[0], scores[1] != base[1]) == (True, True)
 
 
 @pytest.mark.parametrize("method", ["taer", "lda-frozen"])

@@ -315,6 +315,16 @@ def test_gradients_of_two_branches_under_cosines():
         np.testing.assert_allclose(found, weight.grad.numpy(), atol=1e-9)
 
 
+def test_branches_that_start_from_the_same_weights_are_trained_apart():
+    weights, by = np.ones((6, 4)), [np.ones(shape) for shape in ((6, 4), (6, 4), (6,), (4, 6))]
+    start = Branches(weights, weights, np.ones(6), np.ones((4, 6)), 0.5, 1.0)
+    trained = start.copied()
+    trained.move(Branches(*by, 0.1, 0.1), lr=0.5, classes=np.array([2]))
+    assert (trained.plastic == 0.5).all()
+    for each in (trained.stable, start.plastic, start.scales, start.columns, trained.columns[:2]):
+        assert (each == 1).all()
+
+
 def test_aanets_has_a_stable_and_a_plastic_branch(tasks):
     head = taer.AANetsAdapter(width=8, random_state=0).partial_fit(*tasks[0])
     np.testing.assert_array_equal(head.hidden_, head.plastic_)  # both start from what the first task learned

@@ -66,7 +66,7 @@ def _plain(value: Any) -> Any:
 
 @cache
 def source_digest(method: str) -> str:
-    """Hash of the code of a head, its bases, and all code of this package that they use.
+    """Hash of the code of a head, its bases, and all code of this package that they import.
 
     So results of an edited method are never mixed with results from before. Comments, docstrings, formatting and the
     order of definitions do not count.
@@ -78,13 +78,21 @@ def source_digest(method: str) -> str:
         module = waiting.pop()
         if module.__name__ not in found:
             found[module.__name__] = module
-            used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
-            waiting += [sys.modules[home] for home in used if home in homes or home.startswith("taer.")]
+            waiting += _imports(inspect.getsource(module))
     definitions = sorted(text for module in found.values() for text in _definitions(inspect.getsource(module)))
     return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
 
 
 @cache  # heads share most of their modules
+def _imports(source: str) -> list[ModuleType]:
+    """The modules of this package that a module imports, or from which it imports something."""
+    statements = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom) and not node.level]
+    names = {f"{node.module}.{alias.name}" for node in statements for alias in node.names}
+    names |= {str(node.module) for node in statements}
+    return [sys.modules[name] for name in names if name.startswith("taer.") and name in sys.modules]
+
+
+@cache
 def _definitions(source: str) -> list[str]:
     """The statements of a module as trees, without imports, docstrings and help texts."""
     tree = ast.parse(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -77,7 +78,7 @@ class AANetsAdapter(
 
     def _learn(self, task: Task) -> None:
         self._open(task)
-        before, branches, loop = self._branches(), self._branches(), self._loop()
+        before, branches, loop = self._branches(), self._branches().copied(), self._loop()
         for label, members in task.members() if task.number > 1 else ():
             if label >= task.n_known:
                 branches.imprint(label, self.embedding_(task.X[members]), self.columns_[: task.n_known])
@@ -98,8 +99,7 @@ class AANetsAdapter(
         self._remember(task)
 
     def _branches(self) -> Branches:
-        plastic, scales, columns = (each.copy() for each in (self.plastic_, self.scales_, self.columns_))
-        return Branches(self.hidden_, plastic, scales, columns, self.blend_, self.eta_)
+        return Branches(self.hidden_, self.plastic_, self.scales_, self.columns_, self.blend_, self.eta_)
 
     def _gradients(self, task: Task, batch: Batch, branches: Branches, before: Branches) -> Branches:
         answer, target = branches(batch.rows), batch.constants["target"]
@@ -110,7 +110,8 @@ class AANetsAdapter(
         return branches.gradients(batch.rows, answer, by_scores, margin, by_features)
 
     def _units(self, X: np.ndarray) -> np.ndarray:
-        return self._branches()(self.embedding_(X)).features
+        branches = replace(self._branches(), columns=self.columns_[:0])  # cosines are not needed
+        return branches(self.embedding_(X)).features
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = unit_rows(self.columns_ if classes is None else self.columns_[classes])

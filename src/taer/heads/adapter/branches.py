@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,10 @@ class Branches:
         lengths[lengths == 0] = 1
         features /= lengths
         return Answer(stable, plastic, lengths, features, features @ unit_rows(self.columns).T)
+
+    def copied(self) -> Branches:
+        """The same network, with copies of what is trained."""
+        return replace(self, plastic=self.plastic.copy(), scales=self.scales.copy(), columns=self.columns.copy())
 
     def move(self, by: Branches, lr: float, classes: np.ndarray) -> None:
         """One step for the plastic branch, the scales, the columns of some classes and ``eta``."""
