@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import eigh, qr, solve_triangular
 from scipy.optimize import minimize
 
 from taer.heads import exact
@@ -116,15 +116,15 @@ def fitted_prior(rows: np.ndarray, y: np.ndarray, broad: np.ndarray, imagined: f
     pretended = [*few, int(counts.max())]  # the last is all that a class can show
     classes = evenly(np.arange(len(counts)), TRIAL_CLASSES)
     picks = np.isin(y, classes)
+    priors: dict[tuple[float, int], Prior] = {}
 
     def fits(shrinkage: float, strengths: tuple[float, ...]) -> dict[float, Fit]:
-        trials = _episodes(
-            rows[picks],
-            np.searchsorted(classes, y[picks]),
-            pretended,
-            strengths,
-            lambda X, y: gaussian_prior(X, y, broad, imagined, dtype, shrinkage),
-        )
+        def prior_of(fold: int, X: np.ndarray, y: np.ndarray) -> Prior:
+            if (shrinkage, fold) not in priors:
+                priors[shrinkage, fold] = gaussian_prior(X, y, broad, imagined, dtype, shrinkage)
+            return priors[shrinkage, fold]
+
+        trials = _episodes(rows[picks], np.searchsorted(classes, y[picks]), pretended, strengths, prior_of)
         return {strength: _fit([trials[strength, k] for k in pretended], rows.shape[1]) for strength in strengths}
 
     default, *others = STRENGTHS
@@ -171,8 +171,7 @@ def gaussian_prior(
     space = solve_triangular(factor, (means - center).T, lower=True).T
     noise = solve_triangular(factor, solve_triangular(factor, within, lower=True).T, lower=True)
     between = space.T @ space / max(n_classes - 1, 1) - noise * (1 / statistics.counts).mean()
-    spectrum, vectors = np.linalg.eigh(between)
-    spectrum = np.maximum(spectrum, 0)
+    spectrum, vectors = _positive_eigen(between, most=n_classes - 1)
     level = (spectrum.mean() * (n_classes - 1) + 0.2 * 3) / (
         n_classes + 2
     )  # shrunk towards 0.2, as if by 3 classes
@@ -187,6 +186,19 @@ def gaussian_prior(
     knots = np.stack([np.log(sizes), offsets - LATER * rows.shape[1] * fitted])
     temperature = TEMPERATURE * np.sqrt(rows.shape[1])
     return Prior(center, exact.rounded(transform, dtype), psi, STRENGTHS[0], knots, temperature)
+
+
+def _positive_eigen(matrix: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors (as columns) of a matrix with ``most`` positive eigenvalues, the others as zeros.
+
+    Any basis does for the others, so they are not computed, which takes most of the time of many features.
+    """
+    width, wanted = len(matrix), min(most, len(matrix))
+    if not wanted:
+        return np.zeros(width), np.eye(width)
+    found, vectors = eigh(matrix, subset_by_index=(width - wanted, width - 1), check_finite=False)
+    rest = qr(vectors, check_finite=False)[0][:, wanted:]
+    return np.append(np.zeros(width - wanted), np.maximum(found, 0)), np.column_stack([rest, vectors])
 
 
 def _episodes(
@@ -207,7 +219,7 @@ def _episodes(
         train = np.concatenate([members[label][fifth[label] :] for label in old])
         test = _some(np.concatenate([members[label][: fifth[label]] for label in old]))
         held = _some(np.concatenate([members[label][: quarter[label]] for label in fresh]))
-        prior = prior_of(rows[train], np.searchsorted(old, y[train]))
+        prior = prior_of(fold, rows[train], np.searchsorted(old, y[train]))
         space = prior(rows[train])
         known = [summarize(space[y[train] == label], RANK, quick=True) for label in old]
         shown = [prior(rows[members[label][quarter[label] :]]) for label in fresh]
