@@ -263,3 +263,25 @@ def test_a_held_out_sample_is_compared_with_the_nearest_classes_alone(monkeypatc
     head = learned(X, y, np.arange(20), np.arange(20, 30))
     assert max(asked) == 5
     assert head.novelty_threshold() == pytest.approx(expected, abs=0.5)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 6, 40])
+def test_only_the_directions_of_the_spread_of_classes_are_computed(n_classes):
+    """The rest of the spectrum is noise below zero, and any basis does for it."""
+    rng = np.random.default_rng(0)
+    means, noise = rng.normal(size=(n_classes, 12)), rng.normal(size=(30, 12))
+    means -= means.mean(axis=0)
+    matrix = means.T @ means - 0.01 * noise.T @ noise
+    spectrum, vectors = prior._positive_eigen(matrix, most=n_classes - 1)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(12), atol=1e-12)
+    values, expected = np.linalg.eigh(matrix)
+    np.testing.assert_allclose(
+        vectors * spectrum @ vectors.T, expected * np.maximum(values, 0) @ expected.T, atol=1e-12
+    )
+
+
+def test_a_prior_is_fitted_once_for_each_part_of_the_first_task(many, monkeypatch):
+    made, fit = [], prior.gaussian_prior
+    monkeypatch.setattr(prior, "gaussian_prior", lambda *args: made.append(args) or fit(*args))
+    taer.Bayes().fit(*many)
+    assert len(made) == prior.FOLDS * len(prior.SHRINKAGES) + 1
