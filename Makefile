@@ -18,7 +18,7 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.installed  ## install, then watch heads learn task after task
+demo: $(VENV)/.installed  ## install, then compare heads that learn task after task
 	$(BIN)/taer run
 	@echo "Run it on your own features: $(BIN)/taer run FILE.npz  (X_train, y_train, X_test, y_test; docs/start.md has the rest)"
 	@echo "Teach one yourself, by drawing: $(BIN)/pip install -e '.[images,serve]' && $(BIN)/taer serve demo/ --demo"

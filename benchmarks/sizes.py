@@ -39,7 +39,7 @@ BEYOND = {
     "`taer` where rows or bytes matter, or `bayes` with a small `rank`: it keeps up to `rank` + 32 directions per class.",
     "samples": "All three grow in proportion and read shards in pieces, so the memory of the machine is no limit. "
     "`slda` is the fastest beyond a million samples.",
-    "features": "`taer` grows in proportion. `bayes` and `slda` factorise a matrix of features × features: beyond 1,024 "
+    "features": "`taer` grows in proportion. `bayes` and `slda` factorize a matrix of features × features: beyond 1,024 "
     "features reduce them first for `bayes`, whose first task takes minutes, or take `slda`; beyond 4,096 `taer` or "
     "`ncm`.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -238,12 +239,17 @@ class Predictor:
         return self._scores(X)[:, self.numbers_]
 
     def _in_parts(self, X: Any, answer: Callable[[np.ndarray], Any]) -> list[Any]:
-        """The results of ``answer`` for parts of the rows, each on one BLAS thread, several parts on several cores."""
-        parts = list(_scored(X, len(self.classes_)))
+        """The results of ``answer`` for parts of the rows, each on one BLAS thread, several chunks on several cores."""
+
+        def answers(chunk: slice) -> list[Any]:
+            rows = X[chunk]
+            return [answer(rows[part]) for part in _scored(rows, len(self.classes_))]
+
+        chunks = list(row_chunks(X, max(X.shape[1], len(self.classes_))))
         with one_blas_thread():
-            if len(parts) > 1 and isinstance(X, np.ndarray):  # other storage may not be thread-safe
-                return spread(lambda part: answer(X[part]), parts)
-            return [answer(X[part]) for part in parts]
+            if len(chunks) > 1 and isinstance(X, np.ndarray):  # other storage may not be thread-safe
+                return list(chain.from_iterable(spread(answers, chunks)))
+            return list(chain.from_iterable(map(answers, chunks)))
 
 
 def _scored(X: Any, n_classes: int) -> Iterator[slice]:

@@ -8,6 +8,7 @@ from taer.heads import exact
 from taer.heads.closed_form.kept import kept
 
 _PACKED = 0.5  # if no more than this fraction of the directions is used, those are copied together
+_FEW = 1 / 8  # of all classes; for fewer, it takes longer to find the used directions than to multiply all
 
 
 class _Directions:
@@ -43,6 +44,9 @@ class _Directions:
 
 def products_along(rows: np.ndarray, directions: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """``rows · directions[classes]``, of shape (rows, classes, directions), with exact entries."""
+    if len(classes) < _FEW * len(directions):
+        few = _short(directions[classes].reshape(-1, directions.shape[2]))
+        return exact.products(rows, few).reshape(len(rows), len(classes), directions.shape[1])
     return kept(directions, _Directions, lambda: _Directions(directions))(rows, classes)
 
 

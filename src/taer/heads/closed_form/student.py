@@ -284,12 +284,13 @@ class StudentHead(Head):
         for start in range(0, len(unsure), at_once):
             rows = unsure[start : start + at_once]
             among = np.asarray(possible[rows].any(axis=0))
-            if among.mean() > _MANY:
-                among[:] = True
-            classes = self.numbers_[among[self.numbers_]]  # on ties, the first in classes_
-            numbers = np.flatnonzero(among)  # all of them in the order in which they are stored are not copied
-            scores = self._scores_at(space[rows], numbers)[:, np.searchsorted(numbers, classes)]
-            best[rows] = classes[scores.argmax(axis=1)]
+            if np.count_nonzero(among) > _MANY * len(among):
+                classes = self.numbers_
+                scores = self._scores_at(space[rows], np.arange(len(among)))[:, classes]
+            else:
+                classes = self.numbers_[among[self.numbers_]]
+                scores = self._scores_at(space[rows], classes)
+            best[rows] = classes[scores.argmax(axis=1)]  # on ties, the first in classes_
         return best
 
     def _bounds(self, space: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
