@@ -11,35 +11,37 @@ _PACKED = 0.5  # if no more than this fraction of the directions is used, those 
 _FEW = 1 / 8  # of all classes; for fewer, it takes longer to find the used directions than to multiply all
 
 
-class _Directions:
-    """The used directions of all classes, one after the other.
+class _Used:
+    """Which directions of all classes are used, and a copy of those if they are few.
 
     A class of few samples has few directions, and the rest of its array is zero.
     """
 
     def __init__(self, directions: np.ndarray) -> None:
         used = np.asarray(directions.any(axis=2))
-        if used.mean() > _PACKED:
-            used = np.ones_like(used)
-        self.rank = directions.shape[1]
-        self.rows = directions.reshape(-1, directions.shape[2]) if used.all() else _short(directions[used])
+        few = used.mean() <= _PACKED
+        used |= not few
+        # Not a view of the array, which would keep it, and so itself, for ever.
+        self.packed = _short(directions[used]) if few else None
         self.places = np.flatnonzero(used)
         self.counts = used.sum(axis=1)
         self.ends = self.counts.cumsum()
 
-    def __call__(self, rows: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    def products(self, rows: np.ndarray, directions: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        rank, width = directions.shape[1:]
         counts = self.counts[classes]
         within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
         picked = np.repeat(self.ends[classes] - counts, counts) + within
-        places = self.places[picked] + np.repeat((np.arange(len(classes)) - classes) * self.rank, counts)
+        places = self.places[picked] + np.repeat((np.arange(len(classes)) - classes) * rank, counts)
         wanted: np.ndarray | slice = picked
         if len(picked) and (np.diff(picked) == 1).all():
             wanted = slice(picked[0], picked[-1] + 1)  # a view
-        found = exact.products(rows, _short(self.rows[wanted]))
-        if found.shape[1] < len(classes) * self.rank:
-            found, used = np.zeros((len(rows), len(classes) * self.rank)), found
+        everything = directions.reshape(-1, width) if self.packed is None else self.packed
+        found = exact.products(rows, _short(everything[wanted]))
+        if found.shape[1] < len(classes) * rank:
+            found, used = np.zeros((len(rows), len(classes) * rank)), found
             found[:, places] = used
-        return found.reshape(len(rows), len(classes), self.rank)
+        return found.reshape(len(rows), len(classes), rank)
 
 
 def products_along(rows: np.ndarray, directions: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -47,7 +49,7 @@ def products_along(rows: np.ndarray, directions: np.ndarray, classes: np.ndarray
     if len(classes) < _FEW * len(directions):
         few = _short(directions[classes].reshape(-1, directions.shape[2]))
         return exact.products(rows, few).reshape(len(rows), len(classes), directions.shape[1])
-    return kept(directions, _Directions, lambda: _Directions(directions))(rows, classes)
+    return kept(directions, _Used, lambda: _Used(directions)).products(rows, directions, classes)
 
 
 def _short(directions: np.ndarray) -> np.ndarray:

@@ -18,7 +18,8 @@ Made = TypeVar("Made")
 def kept(array: np.ndarray, kind: type[Made], make: Callable[[], Made]) -> Made:
     """An object of this kind, made from a fitted array when it is first asked for, kept as long as the array is.
 
-    Fitted arrays are replaced, never written into, so those of a head that has learned more are others.
+    Fitted arrays are replaced, never written into, so those of a head that has learned more are others. The object must
+    not refer to the array, or to a view of it.
     """
     key = id(array), kind
     with _making:  # several parts of the rows may ask at once
