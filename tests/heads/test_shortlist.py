@@ -2,13 +2,15 @@
 
 import copy
 import gc
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
 
 import taer
 from taer.heads import exact
-from taer.heads.closed_form import kept, low_rank
+from taer.heads.closed_form import directions, gaussians, kept, low_rank, student
 from taer.heads.closed_form.directions import products_along
 from tests.conftest import blobs
 
@@ -160,8 +162,40 @@ def test_empty_directions_are_left_out_of_the_products(dtype, full, monkeypatch)
         exact, "products", lambda rows, columns: multiplied.append(len(columns)) or product(rows, columns)
     )
     for classes in ([0, 1, 2, 3, 4, 5], [0, 2, 1, 3, 4, 5], [5, 1, 4], [3], []):
-        found = products_along(rows, directions, np.array(classes, np.int64))
+        found = products_along(rows, directions, np.array(classes, np.int64), in_all=6)
         np.testing.assert_allclose(
             found, np.einsum("nw,ckw->nck", rows, directions[classes], dtype=np.float64), atol=1e-5
         )
     assert multiplied[0] == directions.any(axis=2).sum()
+
+
+@pytest.mark.parametrize(("name", "module"), [("gauss-chain", gaussians), ("bayes", student)])
+def test_many_classes_in_small_parts_are_many(name, module, monkeypatch):
+    """Scores are computed for some classes at a time, whatever the number of classes that are asked for."""
+    X, y = blobs(20, 4, width=20)
+    head, used, products = taer.make_head(name, random_state=0).fit(X, y), [], directions._Used.products
+    expected = head.scores(X)
+    monkeypatch.setattr(module, "_AT_ONCE", 1)
+    monkeypatch.setattr(directions._Used, "products", lambda *args: used.append(1) or products(*args))
+    np.testing.assert_array_equal(head.scores(X), expected)
+    assert len(used) == 20
+    np.testing.assert_array_equal(head.scores(X, [7, 3]), expected[:, [7, 3]])
+    assert len(used) == 20
+
+
+def test_nobody_waits_for_what_is_made_for_another_head():
+    """Two threads that ask for the same wait for each other, so that it is made once."""
+    slow, other, going, made = np.zeros(1), np.zeros(1), Event(), []
+
+    def make():
+        made.append(1)
+        going.wait(10)
+        return [1]
+
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(kept.kept, slow, list, make) for _ in range(2)]
+        assert kept.kept(other, list, lambda: [2]) == [2]
+        assert not any(each.done() for each in asked)
+        going.set()
+        assert [each.result() for each in asked] == [[1], [1]]
+    assert made == [1]

@@ -78,6 +78,10 @@ def source_digest(method: str) -> str:
         module = waiting.pop()
         if module.__name__ not in found:
             found[module.__name__] = module
+            used = {
+                str(getattr(value, "__module__", "")) for value in vars(module).values()
+            }  # from taer import NCM
+            waiting += [sys.modules[home] for home in used if home in homes or home.startswith("taer.")]
             waiting += _imports(inspect.getsource(module))
     definitions = sorted(text for module in found.values() for text in _definitions(inspect.getsource(module)))
     return hashlib.sha256("\n".join(definitions).encode()).hexdigest()

@@ -44,9 +44,12 @@ class _Used:
         return found.reshape(len(rows), len(classes), rank)
 
 
-def products_along(rows: np.ndarray, directions: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """``rows · directions[classes]``, of shape (rows, classes, directions), with exact entries."""
-    if len(classes) < _FEW * len(directions):
+def products_along(rows: np.ndarray, directions: np.ndarray, classes: np.ndarray, in_all: int) -> np.ndarray:
+    """``rows · directions[classes]``, of shape (rows, classes, directions), with exact entries.
+
+    The classes are a part of ``in_all`` that are asked for.
+    """
+    if in_all < _FEW * len(directions):
         few = _short(directions[classes].reshape(-1, directions.shape[2]))
         return exact.products(rows, few).reshape(len(rows), len(classes), directions.shape[1])
     return kept(directions, _Used, lambda: _Used(directions)).products(rows, directions, classes)

@@ -185,7 +185,7 @@ class GaussianHead(ClosedFormHead):
             )
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
-                along = products_along(space, self.directions_, wanted[part])
+                along = products_along(space, self.directions_, wanted[part], len(wanted))
                 weights, level = self._curvature(wanted[part])
                 ratio = (np.square(along - self.along_[wanted[part]]) * weights).sum(axis=2) - level
                 scores[:, part] += self.betas_[block] * ratio

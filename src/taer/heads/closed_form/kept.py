@@ -9,8 +9,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-_made: dict[tuple[int, type], Any] = {}
-_making = Lock()
+
+class _Place:
+    """Where something is kept, once it is made."""
+
+    def __init__(self) -> None:
+        self.making = Lock()
+        self.made: Any = None
+
+
+_made: dict[tuple[int, type], _Place] = {}
+_placing = Lock()
 
 Made = TypeVar("Made")
 
@@ -22,9 +31,16 @@ def kept(array: np.ndarray, kind: type[Made], make: Callable[[], Made]) -> Made:
     not refer to the array, or to a view of it.
     """
     key = id(array), kind
-    with _making:  # several parts of the rows may ask at once
-        if key not in _made:
-            _made[key] = make()
-            weakref.finalize(array, _made.pop, key, None)
-        found: Made = _made[key]
-        return found
+    place = _made.get(key)
+    if place is None:
+        with _placing:
+            if key not in _made:
+                _made[key] = _Place()
+                weakref.finalize(array, _made.pop, key, None)
+            place = _made[key]
+    if place.made is None:
+        with place.making:  # several parts of the rows may ask at once, and other heads do not wait
+            if place.made is None:
+                place.made = make()
+    found: Made = place.made
+    return found

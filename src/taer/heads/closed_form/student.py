@@ -267,7 +267,7 @@ class StudentHead(Head):
         at_once = max(1, _AT_ONCE // max(1, rank * max(space.shape)))
         for start in range(0, len(classes) if rank else 0, at_once):
             part = classes[start : start + at_once]
-            along = products_along(space, self.directions_, part) - self.along_[part]
+            along = products_along(space, self.directions_, part, len(classes)) - self.along_[part]
             found[:, start : start + at_once] = np.minimum(np.square(along).sum(axis=2), self.most_[part])
         return found
 
