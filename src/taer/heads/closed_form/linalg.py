@@ -93,10 +93,23 @@ def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return vectors.T, np.maximum(spectrum, 0)
 
 
+def leading_eigen(matrix: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues, ascending, and their eigenvectors (as columns).
+
+    LAPACK's method for some of them is faster than the one for all. If many are equal, it fails on some processors.
+    """
+    try:
+        found: tuple[np.ndarray, np.ndarray] = eigh(matrix, subset_by_index=(len(matrix) - count, len(matrix) - 1))
+        return found
+    except np.linalg.LinAlgError:
+        spectrum, vectors = np.linalg.eigh(matrix)
+        return spectrum[-count:], vectors[:, -count:]
+
+
 def factor_analysis(covariance: np.ndarray, rank: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:
     """``L, d`` with ``L Lᵀ + diag(d)`` near a covariance: EM from its leading directions."""
     width, variances = len(covariance), np.diag(covariance)
-    spectrum, vectors = eigh(covariance, subset_by_index=(width - rank, width - 1), check_finite=False)
+    spectrum, vectors = leading_eigen(covariance, rank)
     rest = (variances.sum() - spectrum.sum()) / max(1, width - rank)
     loadings, least = vectors * np.sqrt(np.maximum(spectrum - rest, 0)), _LEAST_NOISE * variances.mean()
     noise = np.maximum(variances - np.square(loadings).sum(axis=1), least)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
+
+from taer.heads.closed_form.linalg import leading_eigen
 
 DEVIATIONS = 3.0  # standard deviations above the mean reduction of a squared distance, where it is cut
 TEMPER = 0.5  # fraction of the log-determinant in the score
@@ -68,7 +69,7 @@ def leading(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray:
     wide = len(rows) <= rows.shape[1]
     gram = rows @ rows.T if wide else rows.T @ rows
     if len(gram) > rank:
-        spectrum, vectors = eigh(gram, subset_by_index=(len(gram) - rank, len(gram) - 1))
+        spectrum, vectors = leading_eigen(gram, rank)
     else:  # with less overhead
         spectrum, vectors = np.linalg.eigh(gram)
     kept = spectrum > 1e-9 * max(float(spectrum[-1]), 1e-30)

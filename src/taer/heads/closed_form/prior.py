@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import eigh, qr, solve_triangular
+from scipy.linalg import qr, solve_triangular
 from scipy.optimize import minimize
 
 from taer.heads import exact
 from taer.heads.base import log_sum_exp
-from taer.heads.closed_form.linalg import shrunk
+from taer.heads.closed_form.linalg import leading_eigen, shrunk
 from taer.heads.closed_form.predictive import log_densities, predictive, summarize
 from taer.heads.closed_form.selection import evenly
 from taer.statistics import ClassStatistics
@@ -196,7 +196,7 @@ def _positive_eigen(matrix: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarr
     width, wanted = len(matrix), min(most, len(matrix))
     if not wanted:
         return np.zeros(width), np.eye(width)
-    found, vectors = eigh(matrix, subset_by_index=(width - wanted, width - 1), check_finite=False)
+    found, vectors = leading_eigen(matrix, wanted)
     rest = qr(vectors, check_finite=False)[0][:, wanted:]
     return np.append(np.zeros(width - wanted), np.maximum(found, 0)), np.column_stack([rest, vectors])
 
