@@ -216,3 +216,14 @@ def test_every_public_name_loads():
         assert getattr(taer, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         taer.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(("given", "expected"), [((), 7), (("--jobs", 3), 3)])
+def test_all_cores_are_used_unless_fewer_are_asked_for(given, expected, cli, monkeypatch):
+    asked = []
+    monkeypatch.setattr("taer.threads.cores", lambda: 7)
+    monkeypatch.setattr(
+        "taer.experiment.run_grid", lambda runs, out, **options: asked.append(options["jobs"]) or []
+    )
+    cli("run", "--methods", "ncm", *given)
+    assert asked == [expected]

@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
+import joblib
 import pytest
 
-from taer.experiment import Run, run_grid
+from taer import threads
+from taer.experiment import Run, grid, run_grid
 from taer.features import save_features
 from tests.experiment.conftest import same
 
@@ -96,3 +99,18 @@ def processes():
     ).stdout
     found = (line.split() for line in listed.splitlines())
     return {int(pid): int(parent) for pid, parent, state in found if not state.startswith("Z")}
+
+
+def test_workers_share_the_cores(runs, tmp_path, monkeypatch):
+    """Each of them may use threads of its own, and together no more than there are cores."""
+    begun = []
+    monkeypatch.setattr(grid, "cores", lambda: 5)
+    monkeypatch.setattr(joblib, "Parallel", lambda **options: begun.append(options) or (lambda calls: []))
+    list(run_grid(runs, tmp_path, jobs=2))
+    assert (begun[0]["n_jobs"], begun[0]["initargs"]) == (2, (os.getpid(), 2))
+    used = set()
+    monkeypatch.setattr(threads, "_most", 8)
+    monkeypatch.setattr(threads, "cores", lambda: 8)
+    threads.use_threads(1)
+    threads.spread(lambda _: used.add(threading.get_ident()), range(50))
+    assert len(used) == 1

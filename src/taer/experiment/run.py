@@ -78,9 +78,8 @@ def source_digest(method: str) -> str:
         module = waiting.pop()
         if module.__name__ not in found:
             found[module.__name__] = module
-            used = {
-                str(getattr(value, "__module__", "")) for value in vars(module).values()
-            }  # from taer import NCM
+            # What was imported from taer itself is known by the home of its value.
+            used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
             waiting += [sys.modules[home] for home in used if home in homes or home.startswith("taer.")]
             waiting += _imports(inspect.getsource(module))
     definitions = sorted(text for module in found.values() for text in _definitions(inspect.getsource(module)))
@@ -88,9 +87,13 @@ def source_digest(method: str) -> str:
 
 
 @cache  # heads share most of their modules
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def _imports(source: str) -> list[ModuleType]:
     """The modules of this package that a module imports, or from which it imports something."""
-    statements = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom) and not node.level]
+    statements = [node for node in _parsed(source).body if isinstance(node, ast.ImportFrom) and not node.level]
     names = {f"{node.module}.{alias.name}" for node in statements for alias in node.names}
     names |= {str(node.module) for node in statements}
     return [sys.modules[name] for name in names if name.startswith("taer.") and name in sys.modules]
@@ -99,7 +102,7 @@ def _imports(source: str) -> list[ModuleType]:
 @cache
 def _definitions(source: str) -> list[str]:
     """The statements of a module as trees, without imports, docstrings and help texts."""
-    tree = ast.parse(source)
+    tree = _parsed(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "help"]

@@ -16,9 +16,7 @@ from taer.heads.validation import check_features
 from taer.rows import row_chunks
 from taer.threads import one_blas_thread, spread
 
-_PIECES = (
-    8  # by which parts are smaller than chunks; larger ones leave the cache, and their memory is new every time
-)
+_PIECES = 8  # of a chunk; a whole one leaves the cache, and its memory is new every time
 
 
 class Predictor:

@@ -18,30 +18,24 @@ class _Used:
     """
 
     def __init__(self, directions: np.ndarray) -> None:
-        used = np.asarray(directions.any(axis=2))
-        few = used.mean() <= _PACKED
-        used |= not few
+        self.used = np.asarray(directions.any(axis=2))
+        few = self.used.mean() <= _PACKED
+        self.used |= not few
         # Not a view of the array, which would keep it, and so itself, for ever.
-        self.packed = _short(directions[used]) if few else None
-        self.places = np.flatnonzero(used)
-        self.counts = used.sum(axis=1)
-        self.ends = self.counts.cumsum()
+        self.packed = _short(directions[self.used]) if few else None
+        self.places = self.used.cumsum().reshape(self.used.shape) - 1  # of each direction among the used ones
 
     def products(self, rows: np.ndarray, directions: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        rank, width = directions.shape[1:]
-        counts = self.counts[classes]
-        within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
-        picked = np.repeat(self.ends[classes] - counts, counts) + within
-        places = self.places[picked] + np.repeat((np.arange(len(classes)) - classes) * rank, counts)
-        wanted: np.ndarray | slice = picked
-        if len(picked) and (np.diff(picked) == 1).all():
-            wanted = slice(picked[0], picked[-1] + 1)  # a view
-        everything = directions.reshape(-1, width) if self.packed is None else self.packed
-        found = exact.products(rows, _short(everything[wanted]))
-        if found.shape[1] < len(classes) * rank:
-            found, used = np.zeros((len(rows), len(classes) * rank)), found
-            found[:, places] = used
-        return found.reshape(len(rows), len(classes), rank)
+        used = self.used[classes]
+        places = self.places[classes][used]
+        in_a_row = len(places) > 0 and (np.diff(places) == 1).all()
+        everything = directions.reshape(-1, directions.shape[2]) if self.packed is None else self.packed
+        wanted = everything[places[0] : places[-1] + 1] if in_a_row else everything[places]  # a view, or a copy
+        found = exact.products(rows, _short(wanted))
+        if not used.all():
+            found, of_used = np.zeros((len(rows), used.size)), found
+            found[:, used.ravel()] = of_used
+        return found.reshape(len(rows), *used.shape)
 
 
 def products_along(rows: np.ndarray, directions: np.ndarray, classes: np.ndarray, in_all: int) -> np.ndarray:
