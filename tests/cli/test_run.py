@@ -221,9 +221,12 @@ def test_every_public_name_loads():
 @pytest.mark.parametrize(("given", "expected"), [((), 7), (("--jobs", 3), 3)])
 def test_all_cores_are_used_unless_fewer_are_asked_for(given, expected, cli, monkeypatch):
     asked = []
+
+    def stop(runs, out, **options):
+        asked.append(options["jobs"])
+        raise ValueError("enough")
+
     monkeypatch.setattr("taer.threads.cores", lambda: 7)
-    monkeypatch.setattr(
-        "taer.experiment.run_grid", lambda runs, out, **options: asked.append(options["jobs"]) or []
-    )
+    monkeypatch.setattr("taer.experiment.run_grid", stop)
     cli("run", "--methods", "ncm", *given)
     assert asked == [expected]
