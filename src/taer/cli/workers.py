@@ -23,7 +23,7 @@ EngineOption = Annotated[
 JobsOption = Annotated[
     int | None,
     typer.Option(
-        help="Number of parallel runs, each of which needs memory. Seconds of learning are comparable with 1. "
+        help="Number of parallel runs, each of which needs memory. With 1, the seconds of heads can be compared. "
         "[default: the number of cores]",
         min=1,
     ),
