@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taer.heads.closed_form.predictive import summarize
-from taer.heads.closed_form.summaries import parted
+from taer.heads.bayes.density import summarize
+from taer.heads.bayes.sums import parted
 from tests.conftest import everyday
 
 

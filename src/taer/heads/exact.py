@@ -29,7 +29,7 @@ def _bits(width: int) -> int:
     return (_MANTISSA - int(np.ceil(np.log2(max(width, 1))))) // 2
 
 
-def _leading(rows: np.ndarray) -> np.ndarray:
+def leading(rows: np.ndarray) -> np.ndarray:
     """Each row of a float64 array rounded to its leading bits: multiples of a power of two set by its largest value."""
     largest = np.maximum(rows.max(axis=-1, keepdims=True), -rows.min(axis=-1, keepdims=True))
     exponent = np.maximum(np.frexp(largest)[1], _SMALLEST)
@@ -44,7 +44,7 @@ def rounded(columns: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """Columns (one per row of the array) rounded for :func:`products`, in float32 or float64."""
     if not columns.size or np.dtype(dtype) == np.float64:
         return columns.astype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
-    return _leading(columns.astype(np.float64)).astype(np.float32)
+    return leading(columns.astype(np.float64)).astype(np.float32)
 
 
 def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -52,20 +52,20 @@ def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     rows = rows.astype(np.float64, order="C", copy=False)
     if not rows.size or not columns.size:
         return np.zeros((len(rows), len(columns)))
-    high = _leading(rows)
+    high = leading(rows)
     if columns.dtype != np.float64:
         exact = np.empty((len(rows), len(columns)))
         for part in row_chunks(columns, width=_FEW * columns.shape[1]):
             np.matmul(high, columns[part].astype(np.float64).T, out=exact[:, part])
         return exact
-    low, leading = _leading(rows - high), _leading(columns)
-    trailing = _leading(columns - leading)
-    return high @ leading.T + (high @ trailing.T + low @ leading.T)
+    low, coarse = leading(rows - high), leading(columns)
+    fine = leading(columns - coarse)
+    return high @ coarse.T + (high @ fine.T + low @ coarse.T)
 
 
 def triangular_products(rows: np.ndarray, triangle: np.ndarray) -> np.ndarray:
     """:func:`products` with a lower triangular matrix of float32, for half the work."""
-    high = _leading(rows.astype(np.float64, order="C", copy=False))
+    high = leading(rows.astype(np.float64, order="C", copy=False))
     if len(rows) <= GEMV_ROWS:
         return high @ triangle.astype(np.float64).T
     exact: np.ndarray = dtrmm(1.0, triangle.astype(np.float64).T, high.T, trans_a=1, overwrite_b=1).T
@@ -80,3 +80,17 @@ def widened(half: np.ndarray) -> np.ndarray:
     bits &= np.int32(-0x70002000)  # sign, five bits of exponent, ten of mantissa
     wide *= np.float32(2.0**112)  # the exponents count from -127, not from -15
     return wide
+
+
+def squares(rows: np.ndarray) -> np.ndarray:
+    """Squared lengths of rows that :func:`leading` has rounded, exact as in :func:`products`."""
+    found: np.ndarray = np.square(rows).sum(axis=1)
+    return found
+
+
+def integer_products(rows: np.ndarray, integers: np.ndarray) -> np.ndarray:
+    """:func:`products` with columns that are integers of 16 bits at most, as float64: nothing is converted."""
+    if not integers.size:
+        return np.zeros((len(rows), len(integers)))
+    found: np.ndarray = leading(rows) @ integers.T
+    return found

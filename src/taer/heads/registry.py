@@ -18,7 +18,7 @@ from taer.heads.card import GROUPS, Card
 if TYPE_CHECKING:
     from taer.heads.base import Head
 
-FAMILIES = ("descent", "closed_form", "adapter")
+FAMILIES = ("bayes", "descent", "closed_form", "adapter")
 _heads: dict[str, type[Head]] = {}
 
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from taer.heads import Learned
 from taer.heads.closed_form.calibration import PooledLosses
-from taer.heads.closed_form.prior import Prior
+from taer.heads.bayes.novelty import Novelties
+from taer.heads.bayes.prior import Prior
+from taer.heads.bayes.state import Densities
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
 from taer.memory import POLICIES, Everything
 from taer.origin import Origin
@@ -28,7 +30,10 @@ KINDS: dict[str, Any] = {
     "statistics": ClassStatistics,
     "memory-everything": Everything,
     **{f"memory-{name}": kind for name, kind in POLICIES.items()},
-    **{kind.kind: kind for kind in (Standardize, Normalize, RandomFeatures, PooledLosses, Prior)},
+    **{
+        kind.kind: kind
+        for kind in (Standardize, Normalize, RandomFeatures, PooledLosses, Prior, Densities, Novelties)
+    },
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
 

@@ -1,0 +1,297 @@
+"""The recommended head: from one example per class to thousands."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import softmax
+
+from taer.heads.base import Head, Task
+from taer.heads.bayes.constants import BROAD
+from taer.heads.bayes.density import Summary, log_densities, merged, predictive, summarize, unseen
+from taer.heads.bayes.novelty import Novelties
+from taer.heads.bayes.prior import Prior, Pseudo
+from taer.heads.bayes.spectra import leading_rows
+from taer.heads.bayes.state import Densities, Space, described
+from taer.heads.bayes.sums import Summaries
+from taer.heads.bayes.trial import fitted_prior
+from taer.heads.card import Card
+from taer.heads.closed_form.base import NORMALIZE
+from taer.heads.closed_form.selection import evenly, trial_samples
+from taer.heads.embedding import NORMALIZATIONS, Normalize
+from taer.heads.fitted import Fitted, array, number, value_of
+from taer.heads.params import check_params, param
+from taer.heads.validation import check_features
+from taer.rows import row_chunks
+from taer.threads import one_blas_thread
+
+_ROUNDING = 1e-20  # variance that rounding leaves of equal rows of unit length
+_UNLABELED, _LEADING = 4096, 256  # unlabeled samples that are looked at, and directions of them that are kept
+_FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
+_TRIED = 128  # samples per class whose misfit is measured
+_COMPARED = 2048  # how many scores may be computed to measure the novelty of one class's samples
+_NEAREST = 256  # other classes with full scores for a held-out sample; beyond these, one hardly ever is the best
+
+
+class Bayes(
+    Head,
+    name="bayes",
+    card=Card(
+        "frozen",
+        old_scores="never",
+        keeps="statistics",
+        forgets="except its part in the first task's prior",
+        linear=False,
+        sums=True,
+    ),
+):
+    """Gaussian classes with a prior that is learned in the first task: from one example per class to thousands.
+
+    The first task fixes a map to a space in which samples scatter around their class mean by one in every direction,
+    and class means by ``psi``. There, a class of n samples with mean ``m`` and scatter ``S`` has a Student's t as its
+    predictive distribution, with the center ``n·psi / (n·psi + 1) · m`` and the shape ``(S + nu·I) / (n + nu) +
+    psi / (n·psi + 1)``. The score is its log-density, with half of the log-determinant, plus an offset that makes
+    scores of few and of many samples comparable. What no formula gives (offsets, ``nu``, the temperature of
+    ``predict_proba``) is measured in the first task, some of whose classes are treated as new.
+
+    Old scores never change. A known class that gets more samples has nearly the same scores as if it had got all in one
+    call. ``docs/how/bayes.md`` explains the method.
+
+    References
+    ----------
+    S. Ioffe, "Probabilistic Linear Discriminant Analysis", ECCV 2006, for the prior on means.
+
+    Examples
+    --------
+    >>> import taer
+    >>> sketches = taer.load_features()
+    >>> X, y = sketches.train_x, sketches.train_y
+    >>> head = taer.Bayes().partial_fit(X[y < 20], y[y < 20])
+    >>> five = [i for c in range(20, 25) for i in (y == c).nonzero()[0][:5]]
+    >>> head = head.partial_fit(X[five], y[five])  # five more classes, of five samples each
+    >>> asked = (sketches.test_y >= 20) & (sketches.test_y < 25)
+    >>> head.score(sketches.test_x[asked], sketches.test_y[asked]) > 0.5
+    True
+    """
+
+    normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
+    rank: int = param(32, "stored directions of each class's scatter; one byte each per feature", at_least=0)
+
+    own_novelty: ClassVar[bool] = True
+    fitted: ClassVar[dict[str, Fitted]] = {
+        "embedding_": value_of(Normalize, width="width", help="the normalization of the features"),
+        "prior_": value_of(Prior, width="width", help="the prior, fitted on the first task"),
+        "densities_": value_of(Densities, width="width", help="the distributions of the classes"),
+        "novelties_": value_of(Novelties, width="width", help="how novel samples looked before they were learned"),
+        "unlabeled_": array("directions", "width", optional=True, help="directions of unlabeled samples, if given"),
+        "n_unlabeled_": number(above=0, optional=True, help="and how many they were"),
+    }
+
+    # Learning
+
+    def fit_unlabeled(self, X: ArrayLike) -> Self:
+        """Estimate the shape of the default prior from unlabeled samples; then learn with ``partial_fit``.
+
+        This helps if the first task is small. ``fit`` resets it.
+        """
+        if hasattr(self, "classes_"):
+            raise ValueError("the prior is fixed since the first task; fit_unlabeled must come before it")
+
+        def measure(head: Self) -> None:
+            check_params(head)
+            X_checked = check_features(head, X, reset=True)
+            how = Normalize.fit(X_checked, head.normalize).how
+            head.embedding_ = Normalize(how, np.zeros(X_checked.shape[1]))
+            rows = head.embedding_(X_checked[evenly(np.arange(len(X_checked)), _UNLABELED)])
+            centered = (rows - rows.mean(axis=0)) / np.sqrt(len(rows))
+            head.unlabeled_, head.n_unlabeled_ = leading_rows(centered, _LEADING), float(len(X_checked))
+
+        return self._change(measure)
+
+    def _learn(self, task: Task) -> None:
+        if task.number == 1:
+            self._begin(task)
+        learned, held_out = {}, {}
+        for label, members in task.members():
+            before = self._summary(label) if label < task.n_known else None
+            known, space = self._summary_of(task.X, members)
+            if before is not None or len(members) > 1:
+                held_out[label] = self._held_out(label, space[:_TRIED], before)
+            learned[label] = known if before is None else merged(before, known, self._rank)
+        self._describe(learned)
+        self._measure_novelty(held_out)
+
+    def _begin(self, task: Task) -> None:
+        """Fit the prior."""
+        width = task.X.shape[1]
+        if not hasattr(self, "unlabeled_"):
+            self.embedding_ = Normalize(Normalize.fit(task.X, self.normalize).how, np.zeros(width))
+        elif width != self.unlabeled_.shape[1]:
+            raise ValueError(f"fit_unlabeled saw {self.unlabeled_.shape[1]} features, X has {width}")
+        samples, y = trial_samples(task.X, task.y, classes=2000)
+        rows = self.embedding_(samples)
+        if hasattr(self, "unlabeled_"):
+            pseudo = Pseudo(max(BROAD, min(self.n_unlabeled_, width)), 0.0, self.unlabeled_)
+        else:  # one sample, or copies of one, have no variance; rows of unit length have 1 at most
+            variance = float(np.square(rows - rows.mean(axis=0)).sum()) / len(rows)
+            pseudo = Pseudo(BROAD, (variance if variance > _ROUNDING else 1.0) / width, np.zeros((0, width)))
+        self.prior_ = fitted_prior(rows, y, pseudo)
+        self.densities_ = Densities.none(width, len(self.prior_.units))
+        self.novelties_ = Novelties.none()
+
+    @property
+    def _rank(self) -> int:
+        return min(self.rank, self.n_features_in_)
+
+    def _space(self, X: np.ndarray) -> Space:
+        return self.prior_(self.embedding_(X))
+
+    def _summary_of(self, X: Any, members: np.ndarray) -> tuple[Summary, np.ndarray]:
+        """The summary of some samples of a class, read in pieces, and the first piece in the space of the prior."""
+        parts = list(row_chunks(members, X.shape[1]))
+        every = self._rank if len(parts) == 1 else X.shape[1]  # all directions, until the pieces are merged
+        first = self._space(X[members[parts[0]]]).rows
+        found = summarize(first, every)
+        for part in parts[1:]:
+            found = merged(found, summarize(self._space(X[members[part]]).rows, every), every)
+        return found._replace(root=found.root[max(0, len(found.root) - self._rank) :]), first
+
+    def _describe(self, learned: dict[int, Summary]) -> None:
+        """Store summaries of classes."""
+        prior = self.prior_
+        self.densities_ = self.densities_.replaced(
+            {
+                label: described(known, prior.nu, prior.spread, self._rank, self._offset(label, known.n))
+                for label, known in learned.items()
+            }
+        )
+
+    def _offset(self, label: int, count: float) -> float:
+        return self.prior_.offset(count, first=self.learning_order_[label].task == 1)
+
+    def _summary(self, label: int) -> Summary:
+        return self.densities_.summary(label, self.prior_.nu, self.prior_.spread)
+
+    # Novelty of the samples that are learned
+
+    def _held_out(
+        self, label: int, rows: np.ndarray, before: Summary | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Samples, and their scores for an unknown class and for their own, learned from ``before`` and the others."""
+        prior, rank = self.prior_, self._rank
+        folds = np.arange(len(rows)) % (_FOLDS if len(rows) > 2 * _FOLDS else 2 * _FOLDS)
+        densities, offsets = [unseen(prior.nu, prior.spread)], [0.0]
+        for fold in range(folds.max() + 1):
+            seen = [] if before is None else [before]
+            if (folds != fold).any():
+                seen.append(summarize(rows[folds != fold], rank, quick=True))
+            known = reduce(lambda one, other: merged(one, other, rank), seen)
+            densities.append(predictive(known, prior.nu, prior.spread, rank))
+            offsets.append(self._offset(label, known.n))
+        scores = log_densities(rows, densities, prior.spread) + offsets
+        return rows, scores[:, 0], scores[np.arange(len(rows)), 1 + folds]
+
+    def _measure_novelty(self, held_out: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+        """Store the misfit of held-out samples for their own class, and their novelty among all classes."""
+        compared = max(_COMPARED // len(self.densities_), 2)  # among many classes a few samples of each are enough
+        found = {}
+        for label, (rows, blank, own) in held_out.items():
+            space = self.prior_.space(rows[:compared])
+            best = self._best_of(space, own[:compared], label)
+            found[label] = blank - own, blank[:compared] - best + self._far(space)
+        self.novelties_ = self.novelties_.replaced(len(self.densities_), found)
+
+    def _best_of(self, space: Space, own: np.ndarray, label: int) -> np.ndarray:
+        """The highest score of each row among its own class, whose score is given, and the nearest others."""
+        others = np.delete(np.arange(len(self.densities_)), label)
+        if not len(others):
+            return own
+        if len(others) > _NEAREST:
+            lowest = np.nan_to_num(self.densities_.bounds(space)[0][:, others], nan=np.inf).min(axis=0)
+            others = others[np.argsort(lowest, kind="stable")[:_NEAREST]]
+        return np.maximum(own, self.densities_.scores(space, others).max(axis=1))
+
+    # Answers
+
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        every = np.arange(len(self.densities_)) if classes is None else classes
+        return self.densities_.scores(self._space(X), every).astype(self.dtype_)
+
+    def _best(self, X: np.ndarray) -> np.ndarray:
+        return self.densities_.best(self._space(X), self.numbers_, self.dtype_)
+
+    @property
+    def temperature_(self) -> float:
+        """Divisor of the scores in the softmax of ``predict_proba``."""
+        return self.prior_.temperature
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
+        return found
+
+    def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """The log-density under a class without samples minus the best score; more for samples far from all classes."""
+        space = self._space(X)
+        return self._blank(space) - scores.max(axis=1) + self._far(space)
+
+    def _blank(self, space: Space) -> np.ndarray:
+        """Scores of a class without samples."""
+        return self.prior_.blank.scores(space, np.zeros(1, np.int64))[:, 0]
+
+    def _far(self, space: Space) -> np.ndarray:
+        limit, unit = self.prior_.far
+        return unit * np.maximum(self.prior_.distance(space) - limit, 0)
+
+    def _kept_threshold(self, false_alarms: float) -> float:
+        return self.novelties_.threshold(false_alarms)
+
+    def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
+        found = self.novelties_.class_thresholds(false_alarms)
+        return {self.learning_order_[at].label: limit for at, limit in found.items()}
+
+    def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
+        fitting: np.ndarray = (
+            self._blank(self._space(X))[:, None] - scores <= self.novelties_.limits(coverage)[self.numbers_]
+        )
+        return fitting
+
+    def graph(self, graph: Any) -> str:
+        space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
+        return self.densities_.graph(graph, space, along, self.numbers_)
+
+    # Corrections
+
+    def class_state(self, label: Any) -> list[np.ndarray]:
+        head = self._snapshot()
+        return head.densities_.of_class(head._number_of(label))
+
+    def _class_counts(self) -> np.ndarray:
+        return self.densities_.counts
+
+    def _sums(self) -> Summaries:
+        labels, state = np.arange(len(self.densities_)), self.densities_
+        each = tuple((lambda at=label: self._summary(at)) for label in labels.tolist())
+        return Summaries(labels, state.counts, state.means.astype(np.float64), each, self._rank)
+
+    def _sums_of(self, task: Task) -> Summaries:
+        found = [self._summary_of(task.X, members)[0] for _, members in task.members()]
+        return Summaries.of(task.current, found, self._rank)
+
+    def _set_sums(self, sums: Summaries, changed: np.ndarray) -> None:
+        self._describe({label: sums[label] for label in changed.tolist()})
+        self.novelties_ = self.novelties_.replaced(len(self.densities_), {})
+
+    def _fixed(self) -> dict[str, Any]:
+        return {f"prior_.{name}": value for name, value in self.prior_.to_arrays().items()}
+
+    def _sums_from(self, other: Self) -> tuple[Summaries, bool]:
+        return other._sums(), True  # the prior is that of a first task, and it is the same
+
+    def _absorb(self, other: Self) -> None:
+        """Take over the novelties of classes that only the other head has learned."""
+        for at, (label, _) in enumerate(other.learning_order_):
+            if label in self.classes_:
+                self.novelties_ = self.novelties_.filled(self._number_of(label), other.novelties_, at)

@@ -1,0 +1,222 @@
+"""What no formula gives: offsets for the number of samples, the strength and shrinkage of the prior, the temperature.
+
+All are measured on the first task. Some of its classes are treated as new, with few of their samples, and the values with
+the lowest log loss of held-out samples are taken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from taer.heads.base import log_sum_exp
+from taer.heads.bayes.constants import (
+    DIRECTIONS,
+    FAR,
+    FOLDS,
+    KNOTS,
+    NEW,
+    SHRINKAGES,
+    STRENGTHS,
+    SURE,
+    TEMPERATURE,
+    TRIAL_CLASSES,
+    TRIAL_DIRECTIONS,
+    TRIAL_RANK,
+    TRIAL_ROWS,
+)
+from taer.heads.bayes.density import Spread, Summary, log_densities, predictive, summarize, unseen
+from taer.heads.bayes.prior import (
+    Prior,
+    Pseudo,
+    class_means,
+    covariance_within,
+    default_offsets,
+    doubt,
+    spread_of_means,
+    stored,
+    whitening,
+)
+from taer.heads.bayes.spectra import coordinates
+from taer.heads.closed_form.selection import evenly
+
+
+class Episode(NamedTuple):
+    """Classes of the first task, some of them treated as new, and held-out samples of all."""
+
+    asked: np.ndarray  # in the space of a prior that has not seen them
+    target: np.ndarray
+    new: np.ndarray  # which classes are treated as new
+    known: list[Summary]
+    shown: dict[int, list[Summary]]  # the new classes, by the number of samples that they have
+    places: np.ndarray  # of the classes among the known and the new ones
+    spread: Spread
+
+    def scores(self, strength: float) -> np.ndarray:
+        """Log-densities of the held-out samples: by number of samples of the new classes, sample and class."""
+        known = self._densities(self.known, strength)
+        shown = [self._densities(each, strength) for each in self.shown.values()]
+        return np.stack([np.concatenate([known, each], axis=1)[:, self.places] for each in shown])
+
+    def _densities(self, classes: list[Summary], strength: float) -> np.ndarray:
+        nu = strength * self.spread.width
+        densities = [predictive(each, nu, self.spread, TRIAL_RANK) for each in classes]
+        return log_densities(self.asked, densities, self.spread)
+
+
+class Fit(NamedTuple):
+    """The temperature and the offsets of new classes with the lowest log loss."""
+
+    temperature: float
+    offsets: np.ndarray  # by number of samples
+    losses: np.ndarray  # weighted, by number of samples and held-out sample
+    labels: np.ndarray  # classes of the held-out samples
+
+
+def fitted_prior(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo) -> Prior:
+    """The prior of a first task, from its normalized samples of classes 0 … k-1 and from pseudo-samples."""
+    width, counts = rows.shape[1], np.bincount(y)
+    few = [k for k in KNOTS if 2 * k <= counts.min()]
+    if len(counts) < SURE or not few:
+        shrinkage, strength, temperature, knots, far = (
+            SHRINKAGES[0],
+            STRENGTHS[0],
+            TEMPERATURE * np.sqrt(width),
+            None,
+            np.zeros(2),
+        )
+    else:
+        shrinkage, strength, temperature, knots, far = _measured(rows, y, pseudo, few)
+    within = covariance_within(rows, y, width, pseudo, DIRECTIONS, quick=False)
+    counts, means = class_means(rows, y)
+    map_ = whitening(within, shrinkage, means.mean(axis=0))
+    spread = spread_of_means(means, counts, within, map_)
+    offsets = default_offsets(spread, within, pseudo)
+    if knots is not None:  # the fewer the classes, the less the trial says
+        share = max(0.0, 1 - doubt(len(counts)))
+        offsets = np.stack([knots[0], share * knots[1] + (1 - share) * np.interp(knots[0], *offsets)])
+    return stored(map_, spread, strength, offsets, temperature, far)
+
+
+def _measured(
+    rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, few: list[int]
+) -> tuple[float, float, float, np.ndarray, np.ndarray]:
+    """Shrinkage, strength, temperature, knots of the offsets, and from where on a sample is far."""
+    width, counts = rows.shape[1], np.bincount(y)
+    shots = [*few, int(counts.max())]  # the last is all that a class can show
+    classes = evenly(np.arange(len(counts)), TRIAL_CLASSES)
+    picks = np.isin(y, classes)
+    inside = coordinates(np.concatenate([rows[picks], pseudo.rows]))
+    rows, pseudo = inside[: picks.sum()], pseudo._replace(rows=inside[picks.sum() :])
+    episodes = _episodes(rows, np.searchsorted(classes, y[picks]), shots, width, pseudo)
+
+    def fit(shrinkage: float, strength: float) -> Fit:
+        tried = episodes[shrinkage]
+        scores = np.concatenate([each.scores(strength) for each in tried], axis=1)
+        new = np.concatenate([np.tile(each.new, (len(each.target), 1)) for each in tried])
+        return _fit(scores, np.concatenate([each.target for each in tried]), new, width)
+
+    by_shrinkage = {shrinkage: fit(shrinkage, STRENGTHS[0]) for shrinkage in SHRINKAGES}
+    shrinkage = min(SHRINKAGES, key=lambda each: float(by_shrinkage[each].losses.sum()))
+    fits = {STRENGTHS[0]: by_shrinkage[shrinkage]} | {each: fit(shrinkage, each) for each in STRENGTHS[1:]}
+    strength = _chosen_strength(fits)
+    many = max(float(np.median(counts)), 2 * few[-1])
+    knots = np.stack([np.log([*few, many]), fits[strength].offsets])
+    far = _far(episodes[shrinkage], strength)
+    return shrinkage, strength, fits[strength].temperature, knots, far
+
+
+def _chosen_strength(fits: dict[float, Fit]) -> float:
+    """The default, unless another has a lower loss by two standard errors over classes."""
+    losses = {strength: fit.losses.sum(axis=0) for strength, fit in fits.items()}
+    best = min(losses, key=lambda strength: float(losses[strength].mean()))
+    labels = fits[best].labels
+    gain = np.bincount(labels, losses[STRENGTHS[0]] - losses[best]) / np.maximum(np.bincount(labels), 1)
+    return best if gain.mean() > 2 * gain.std() / np.sqrt(len(gain)) else STRENGTHS[0]
+
+
+def _far(episodes: list[Episode], strength: float) -> np.ndarray:
+    """The distance from the center that hardly a sample exceeds, of known or new classes, and a unit of it in novelty."""
+    distances, novelties = [], []
+    for each in episodes:
+        inverse, others = 1 / (1 + each.spread.psi), 1 / (1 + each.spread.rest)
+        along = np.square(each.asked @ each.spread.directions.T.astype(np.float32))
+        distances.append(np.square(each.asked).sum(axis=1) * others + along @ (inverse - others))
+        blank = log_densities(each.asked, [unseen(strength * each.spread.width, each.spread)], each.spread)[:, 0]
+        novelties.append((blank - each.scores(strength)[-1].max(axis=1))[~each.new[each.target]])
+    found = np.concatenate(distances)
+    unit = np.concatenate(novelties).std() / max(float(found.std()), 1e-300)
+    return np.array([found.mean() + FAR * found.std(), unit], np.float64)
+
+
+def _episodes(
+    rows: np.ndarray, y: np.ndarray, shots: list[int], width: int, pseudo: Pseudo
+) -> dict[float, list[Episode]]:
+    """By shrinkage: every fourth class is treated as new and tested on a quarter of its samples, the others on a fifth."""
+    n_classes, rng = int(y.max()) + 1, np.random.default_rng(0)
+    members = [rng.permutation(np.flatnonzero(y == label)) for label in range(n_classes)]
+    found: dict[float, list[Episode]] = {shrinkage: [] for shrinkage in SHRINKAGES}
+    for fold in range(FOLDS):
+        new = np.arange(n_classes) % FOLDS == fold
+        tested = [max(1, len(each) // (4 if late else 5)) for each, late in zip(members, new, strict=True)]
+        old, fresh = np.flatnonzero(~new), np.flatnonzero(new)
+        train = np.concatenate([members[label][tested[label] :] for label in old])
+        asked = np.concatenate(
+            [_some(np.concatenate([members[label][: tested[label]] for label in group])) for group in (old, fresh)]
+        )
+        labels = np.searchsorted(old, y[train])
+        within = covariance_within(rows[train], labels, width, pseudo, TRIAL_DIRECTIONS, quick=True)
+        counts, means = class_means(rows[train], labels)
+        for shrinkage in SHRINKAGES:
+            map_ = whitening(within, shrinkage, means.mean(axis=0))
+            space = map_(rows)
+            shown = [space[members[label][tested[label] :]] for label in fresh]
+            known = [space[members[label][tested[label] :]] for label in old]
+            found[shrinkage].append(
+                Episode(
+                    asked=space[asked].astype(np.float32),
+                    target=y[asked],
+                    new=new,
+                    known=[summarize(each, TRIAL_RANK, quick=True) for each in known],
+                    shown={k: [summarize(each[:k], TRIAL_RANK, quick=True) for each in shown] for k in shots},
+                    places=np.argsort(np.concatenate([old, fresh])),
+                    spread=spread_of_means(means, counts, within, map_),
+                )
+            )
+    return found
+
+
+def _some(numbers: np.ndarray) -> np.ndarray:
+    return numbers[:: -(-len(numbers) // TRIAL_ROWS)] if len(numbers) else numbers
+
+
+def _fit(scores: np.ndarray, target: np.ndarray, new: np.ndarray, width: int) -> Fit:
+    """One temperature for all samples, and an offset for each number of samples that the new classes have.
+
+    ``scores`` are by number of samples of the new classes, held-out sample and class; ``new`` tells which classes are new
+    for a held-out sample. The log loss is convex in the inverse temperature and in the offsets times it.
+    """
+    rows, late = np.arange(len(target)), new[np.arange(len(target)), target]
+    weight = np.where(late, NEW / max(late.sum(), 1), (1 - NEW) / max((~late).sum(), 1))
+    own = scores[:, rows, target]
+
+    def measured(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted losses by number of samples and held-out sample, and the derivatives of their sum."""
+        logits = values[0] * scores + (width * values[1:, None, None]) * new
+        logits -= logits[:, rows, target][:, :, None]
+        partition = log_sum_exp(logits)
+        p = np.exp(logits - partition[:, :, None])
+        steeper = (weight * ((p * scores).sum(axis=2) - own)).sum()
+        higher = width * (weight * ((p * new).sum(axis=2) - late)).sum(axis=1)
+        return weight * partition, np.append(steeper, higher)
+
+    def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
+        losses, slopes = measured(values)
+        return float(losses.sum()), slopes
+
+    bounds = [(1 / 256, 4.0)] + [(-0.5, 0.5)] * len(scores)
+    start = np.array([1 / (TEMPERATURE * np.sqrt(width))] + [0.0] * len(scores))
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0], target)
