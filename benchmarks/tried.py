@@ -27,12 +27,13 @@ import taer
 from taer.features import FeatureSet, load_features
 from taer.heads import Head, Task
 from taer.heads.base import log_sum_exp
-from taer.heads.closed_form import gauss_chain, gaussians, taer_gauss
 from taer.heads.closed_form.linalg import discriminants, shrunk, squared_distances, whitener
 from taer.heads.embedding import normalized, unit_rows
 from taer.statistics import ClassStatistics
 from taer.stream import Stream, class_stream
 from taer.threads import one_blas_thread
+from taer.zoo import gauss_chain, taer_gauss
+from taer.zoo.shared import gaussians
 
 TASKS = (10, 50)
 ORDERS = 3

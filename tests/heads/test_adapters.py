@@ -10,15 +10,15 @@ from scipy.special import entr, expit, log_softmax, softmax
 
 import taer
 from taer.experiment import Run, execute, summarize
-from taer.heads.adapter.branches import Branches
-from taer.heads.adapter.den import split, thresholded
-from taer.heads.adapter.fas import by_atoms, mixed
-from taer.heads.adapter.hat import annealed, compensation
-from taer.heads.adapter.network import Network, shrunk, units_of
 from taer.heads.base import Task
 from taer.heads.descent.losses import margin_gradient
 from taer.heads.embedding import unit_rows
 from taer.stream import class_stream
+from taer.zoo.den_adapter import split, thresholded
+from taer.zoo.fas_adapter import by_atoms, mixed
+from taer.zoo.hat_adapter import annealed, compensation
+from taer.zoo.shared.adapter_branches import Branches
+from taer.zoo.shared.adapter_network import Network, shrunk, units_of
 from tests.conftest import heads_with
 from tests.heads.test_objectives import learn, numerical_gradient
 

@@ -8,9 +8,9 @@ from scipy.special import softmax as scipy_softmax
 
 import taer
 from taer.heads.base import log_sum_exp
-from taer.heads.descent.bic import fit_correction
 from taer.heads.descent.losses import Blocks
-from taer.heads.descent.oewc import fisher_sum
+from taer.zoo.bic import fit_correction
+from taer.zoo.oewc import fisher_sum
 from tests.conftest import blobs, heads_with
 from tests.heads.test_objectives import learn, numerical_gradient
 
@@ -454,7 +454,7 @@ def test_balanced_finetuning_takes_bias_away(biased_tasks):
 def test_bias_correction_takes_bias_away(biased_tasks, monkeypatch):
     params = {"memory_size": 100, "random_state": 0}
     after = answers_for_the_last_task(taer.BiC(**params), biased_tasks)
-    monkeypatch.setattr("taer.heads.descent.bic.fit_correction", lambda *_: (1.0, 0.0))
+    monkeypatch.setattr("taer.zoo.bic.fit_correction", lambda *_: (1.0, 0.0))
     before = answers_for_the_last_task(taer.BiC(**params), biased_tasks)
     assert after < before - 0.05
 

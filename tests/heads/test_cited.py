@@ -9,14 +9,14 @@ from scipy.stats import multivariate_normal
 from sklearn.decomposition import FactorAnalysis
 
 import taer
-from taer.heads.adapter.network import Network, NetworkLoop, NetworkPlan
-from taer.heads.closed_form.factor_analyzer import factor_analysis
 from taer.heads.descent import losses
 from taer.heads.descent.base import DescentHead
-from taer.heads.descent.consolidation import pulled_back
 from taer.heads.descent.loop import Samples, entropy_gradient
-from taer.heads.descent.rwalk import EPSILON
 from taer.heads.embedding import Standardize
+from taer.zoo.factor_analyzer import factor_analysis
+from taer.zoo.rwalk import EPSILON
+from taer.zoo.shared.adapter_network import Network, NetworkLoop, NetworkPlan
+from taer.zoo.shared.consolidation import pulled_back
 from tests.conftest import blobs, small_head
 from tests.heads.test_baselines import OLD, ONE_STEP, OneStep, columns, cross_entropy, softmax
 from tests.heads.test_objectives import learn, mean_cross_entropy, numerical_gradient

@@ -13,9 +13,10 @@ from sklearn.metrics import log_loss
 
 import taer
 from taer.heads.closed_form import base as closed_form
-from taer.heads.closed_form import gauss_chain, least_squares, linalg
+from taer.heads.closed_form import least_squares, linalg
 from taer.heads.closed_form.calibration import best_temperature
-from taer.heads.closed_form.taer_gauss import Bound
+from taer.zoo import gauss_chain
+from taer.zoo.taer_gauss import Bound
 from tests.conftest import blobs, heads_with, small_head
 from tests.heads.test_objectives import learn, numerical_gradient
 

@@ -10,8 +10,9 @@ import pytest
 
 import taer
 from taer.heads import exact
-from taer.heads.closed_form import directions, gaussians, kept, low_rank, student
+from taer.heads.closed_form import directions, kept, student
 from taer.heads.closed_form.directions import products_along
+from taer.zoo.shared import gaussians, low_rank
 from tests.conftest import blobs
 
 NAMES = ["gauss-chain", "gauss-frozen", "factor-analyzer", "fecam", "rgda"]
