@@ -137,7 +137,7 @@ def test_bounds_hold_whatever_the_parameters_are_now(name):
 @pytest.mark.parametrize("params", [{"own": 1.0, "shrinkage": 0.0}, {"own": 0.0}, {"shrinkage": 1.0}])
 def test_rgda_at_the_ends_of_its_parameters(params):
     X, y = blobs(4, per_class=40, width=20)
-    head = taer.RGDA(**params).partial_fit(X, y)
+    head = taer.zoo.RGDA(**params).partial_fit(X, y)
     assert (head.predict(X) == by_scores(head, X)).all()
 
 

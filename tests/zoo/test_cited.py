@@ -18,8 +18,8 @@ from taer.zoo.rwalk import EPSILON
 from taer.zoo.shared.adapter_network import Network, NetworkLoop, NetworkPlan
 from taer.zoo.shared.consolidation import pulled_back
 from tests.conftest import blobs, small_head
-from tests.heads.test_baselines import OLD, ONE_STEP, OneStep, columns, cross_entropy, softmax
 from tests.heads.test_objectives import learn, mean_cross_entropy, numerical_gradient
+from tests.zoo.test_baselines import OLD, ONE_STEP, OneStep, columns, cross_entropy, softmax
 
 STEPS = {**ONE_STEP, "epochs": 3, "init": "zero"}  # each epoch is one step on everything
 
@@ -89,7 +89,7 @@ def padded(values, shape):
 
 
 def test_si_follows_its_path(near_tasks):
-    head, omega = taer.SI(**STEPS, c=2.0, xi=0.1), np.zeros((0, 5))
+    head, omega = taer.zoo.SI(**STEPS, c=2.0, xi=0.1), np.zeros((0, 5))
 
     def after(walk):
         nonlocal omega
@@ -102,7 +102,7 @@ def test_si_follows_its_path(near_tasks):
 
 
 def test_rwalk_scores_its_path_and_keeps_the_fisher_information(near_tasks):
-    head = taer.RWalk(**STEPS, strength=3.0, alpha=0.7, memory_size=10)
+    head = taer.zoo.RWalk(**STEPS, strength=3.0, alpha=0.7, memory_size=10)
     fisher, score = np.zeros((0, 5)), np.zeros((0, 5))
 
     def scaled(values):
@@ -125,7 +125,7 @@ def test_rwalk_scores_its_path_and_keeps_the_fisher_information(near_tasks):
 
 def test_mas_importance_is_the_gradient_of_the_squared_outputs(near_tasks):
     torch = pytest.importorskip("torch")
-    head, expected = taer.MAS(**STEPS), 0
+    head, expected = taer.zoo.MAS(**STEPS), 0
     for X, y in near_tasks[:2]:
         head.partial_fit(X, y)
         grown = np.zeros(head.columns_.shape)
@@ -138,7 +138,7 @@ def test_mas_importance_is_the_gradient_of_the_squared_outputs(near_tasks):
 
 
 def test_mas_follows_its_penalty(near_tasks):
-    head = taer.MAS(**STEPS, strength=0.5)
+    head = taer.zoo.MAS(**STEPS, strength=0.5)
     known = np.zeros((0, 5))
 
     def after(walk):
@@ -187,7 +187,7 @@ def mer_by_hand(W, batch, memory, lr, batches, beta, gamma):
 @pytest.mark.parametrize(("batches", "beta", "gamma"), [(3, 0.4, 0.7), (1, 1.0, 0.3)])  # the latter is algorithm 6
 def test_mer_takes_a_part_of_its_steps(batches, beta, gamma, near_tasks):
     params = {**ONE_STEP, "init": "zero", "memory_size": 1000, "replay_batch_size": 1000}
-    head = taer.MER(**params, batches=batches, beta=beta, gamma=gamma)
+    head = taer.zoo.MER(**params, batches=batches, beta=beta, gamma=gamma)
     W, memory = np.zeros((0, 5)), None
     for X, y in near_tasks[:2]:
         head.partial_fit(X, y)
@@ -233,7 +233,7 @@ def test_threshold_moving_step_is_torchs_gradient(tasks):
 
 
 def test_threshold_moving_divides_by_what_was_taught(near_tasks):
-    head = taer.ThresholdMoving(**STEPS, alpha=0.6, memory_size=10).partial_fit(*near_tasks[0])
+    head = taer.zoo.ThresholdMoving(**STEPS, alpha=0.6, memory_size=10).partial_fit(*near_tasks[0])
     before, memory = head.columns_, head.memory_
     X, y = near_tasks[1]
     head.partial_fit(X, y)
@@ -248,7 +248,7 @@ def test_threshold_moving_divides_by_what_was_taught(near_tasks):
 def test_threshold_moving_takes_the_bias_of_distillation_away():
     """A strong distillation favors old classes; the division undoes it."""
     X, y = blobs(6, 200, spread=3.0)
-    head = taer.ThresholdMoving(alpha=3.0, memory_size=60, random_state=0)
+    head = taer.zoo.ThresholdMoving(alpha=3.0, memory_size=60, random_state=0)
     for pair in ([0, 1], [2, 3], [4, 5]):
         head.partial_fit(X[np.isin(y, pair)], y[np.isin(y, pair)])
     newest = np.isin(y, [4, 5])
@@ -261,11 +261,11 @@ def test_threshold_moving_takes_the_bias_of_distillation_away():
 
 
 def test_feature_replay_steps_on_its_draws(near_tasks, monkeypatch):
-    head = taer.FeatureReplay(**ONE_STEP, init="zero", replay_batch_size=1000).partial_fit(*near_tasks[0])
+    head = taer.zoo.FeatureReplay(**ONE_STEP, init="zero", replay_batch_size=1000).partial_fit(*near_tasks[0])
     start = padded(head.columns_, (4, 5))
     rng = np.random.default_rng(1)
     drawn, target = rng.normal(size=(7, 5)), rng.integers(0, 2, 7)
-    monkeypatch.setattr(taer.FeatureReplay, "_drawn", lambda *_: Samples(drawn, {"target": target}))
+    monkeypatch.setattr(taer.zoo.FeatureReplay, "_drawn", lambda *_: Samples(drawn, {"target": target}))
     X, y = near_tasks[1]
     head.partial_fit(X, y)
     expected = numerical_gradient(
@@ -275,9 +275,9 @@ def test_feature_replay_steps_on_its_draws(near_tasks, monkeypatch):
 
 
 def test_feature_replay_draws_from_the_gaussians_of_old_classes(near_tasks, monkeypatch):
-    seen, drawn = [], taer.FeatureReplay._drawn
-    monkeypatch.setattr(taer.FeatureReplay, "_drawn", lambda *a: seen.append(drawn(*a)) or seen[-1])
-    head = learn(taer.FeatureReplay(random_state=0, draws=20_000), near_tasks[:2])
+    seen, drawn = [], taer.zoo.FeatureReplay._drawn
+    monkeypatch.setattr(taer.zoo.FeatureReplay, "_drawn", lambda *a: seen.append(drawn(*a)) or seen[-1])
+    head = learn(taer.zoo.FeatureReplay(random_state=0, draws=20_000), near_tasks[:2])
     X, y = near_tasks[0]
     rows, target = head.embedding_(X), by_arrival(head, y)
     (replay,) = seen
@@ -317,7 +317,7 @@ def test_em_of_a_factor_analyzer_never_loses_likelihood_and_ends_where_sklearns_
 def test_the_score_of_a_factor_analyzer_is_its_log_density(factored):
     y = np.repeat([0, 1], 250)
     X = factored + y[:, None]
-    head = taer.FactorAnalyzer(factors=3, normalize="none", shrinkage=0.05, random_state=0).fit(X, y)
+    head = taer.zoo.FactorAnalyzer(factors=3, normalize="none", shrinkage=0.05, random_state=0).fit(X, y)
     expected = []
     for c in (0, 1):
         covariance = np.cov(X[y == c].T, bias=True)
@@ -331,7 +331,7 @@ def test_the_score_of_a_factor_analyzer_is_its_log_density(factored):
 
 
 def test_more_factors_than_features_are_all_of_them(tasks):
-    head = learn(taer.FactorAnalyzer(factors=99), tasks)
+    head = learn(taer.zoo.FactorAnalyzer(factors=99), tasks)
     assert head.factors_.shape == (6, 12, 12)
     head.set_params(factors=3).partial_fit(*tasks[0])  # fixed by the first task
     assert head.factors_.shape == (6, 12, 12)
@@ -443,10 +443,10 @@ def test_the_entropy_of_resting_classes_counts(name, near_tasks):
 
 
 def test_bic_takes_the_entropy_of_corrected_scores(near_tasks, monkeypatch):
-    monkeypatch.setattr(taer.BiC, "_hold_out", lambda *_: np.empty(0, np.int64))
+    monkeypatch.setattr(taer.zoo.BiC, "_hold_out", lambda *_: np.empty(0, np.int64))
     found = []
     for beta in (0.0, 0.4):
-        head = taer.BiC(**{**STEPS, "epochs": 1}, entropy=beta, memory_size=10).partial_fit(*near_tasks[0])
+        head = taer.zoo.BiC(**{**STEPS, "epochs": 1}, entropy=beta, memory_size=10).partial_fit(*near_tasks[0])
         head.offsets_ = np.array([0.5, -1.0])
         if beta == 0:
             start = padded(head.columns_, (4, 5))

@@ -82,7 +82,7 @@ def test_gradients_of_the_network(network):
 
 
 def test_finetune_takes_the_step_of_its_objective(tasks):
-    head = taer.FinetuneAdapter(**ONE_STEP).partial_fit(*tasks[0])
+    head = taer.zoo.FinetuneAdapter(**ONE_STEP).partial_fit(*tasks[0])
     hidden, columns = tensor(head.hidden_), tensor(np.pad(head.columns_, [(0, 2), (0, 0)]))
     X, y = tasks[1]
     head.partial_fit(X, y)
@@ -94,7 +94,7 @@ def test_finetune_takes_the_step_of_its_objective(tasks):
 
 
 def test_joint_starts_again_with_every_sample(tasks):
-    one, other = (taer.JointAdapter(random_state=0).partial_fit(*tasks[0]) for _ in range(2))
+    one, other = (taer.zoo.JointAdapter(random_state=0).partial_fit(*tasks[0]) for _ in range(2))
     other.hidden_ = other.hidden_ + 1
     for head in (one, other):
         head.partial_fit(*tasks[1])
@@ -125,7 +125,7 @@ def test_hat_compensates_the_gradient_of_the_embedding():
 def test_hat_takes_the_steps_of_its_objective(tasks):
     """Two steps of the second task, with a penalty on the units that the first one left free."""
     s_max, sparsity = 3.0, 0.6  # so flat that every unit is a little free
-    head = taer.HATAdapter(**ONE_STEP | {"epochs": 2}, s_max=s_max, sparsity=sparsity).partial_fit(*tasks[0])
+    head = taer.zoo.HATAdapter(**ONE_STEP | {"epochs": 2}, s_max=s_max, sparsity=sparsity).partial_fit(*tasks[0])
     hidden, columns, free = tensor(head.hidden_), tensor(np.zeros((2, 6))), tensor(1 - head.masks_[0], False)
     e = tensor(copy.deepcopy(head.rng_).normal(size=6))  # what the head draws next
     X, y = tasks[1]
@@ -147,7 +147,7 @@ def test_hat_takes_the_steps_of_its_objective(tasks):
 
 
 def test_hat_protects_the_units_of_earlier_tasks(tasks):
-    head = taer.HATAdapter(random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.HATAdapter(random_state=0).partial_fit(*tasks[0])
     hidden, used, scores = head.hidden_, head.masks_[0] == 1, head.scores(tasks[0][0])
     assert 20 < used.sum() < 236
     assert np.mean(np.minimum(head.masks_[0], 1 - head.masks_[0]) < 1e-3) > 0.95  # all but binary
@@ -162,7 +162,7 @@ def test_hat_protects_the_units_of_earlier_tasks(tasks):
 
 
 def test_xdg_shuts_a_fixed_fraction_of_the_units(tasks):
-    head = taer.XdGAdapter(width=50, random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.XdGAdapter(width=50, random_state=0).partial_fit(*tasks[0])
     hidden, shut = head.hidden_, head.masks_[0] == 0
     assert shut.sum() == 40
     head.partial_fit(*tasks[1])
@@ -174,7 +174,7 @@ def test_xdg_shuts_a_fixed_fraction_of_the_units(tasks):
 
 def test_xdg_weighs_the_path_and_pulls_back(tasks):
     """Synaptic intelligence by hand: one step of the first task, one of the second."""
-    head = taer.XdGAdapter(**ONE_STEP, gated=0.5, c=2.0)
+    head = taer.zoo.XdGAdapter(**ONE_STEP, gated=0.5, c=2.0)
     X, y = tasks[0]
     head.partial_fit(X, y)  # columns start at zero, so the first step moves nothing below them
     assert not head.importance_.any()
@@ -184,7 +184,7 @@ def test_xdg_weighs_the_path_and_pulls_back(tasks):
     assert np.abs(moved).max() > 1e-3
     np.testing.assert_allclose(head.importance_, moved**2 / LR / (moved**2 + 0.01), atol=1e-12)
     before, importance = head.hidden_, head.importance_
-    free = taer.XdGAdapter(**ONE_STEP, gated=0.5, c=0.0)
+    free = taer.zoo.XdGAdapter(**ONE_STEP, gated=0.5, c=0.0)
     free.restore(head.state()).partial_fit(X, y)
     head.partial_fit(X, y)
     pull = LR * 2 * 2.0 * importance
@@ -195,7 +195,7 @@ def test_xdg_weighs_the_path_and_pulls_back(tasks):
 
 
 def test_der_freezes_the_units_of_earlier_tasks_and_adds_new_ones(tasks):
-    head = taer.DERAdapter(width=7, random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.DERAdapter(width=7, random_state=0).partial_fit(*tasks[0])
     first = head.hidden_
     learn(head, tasks[1:])
     assert head.hidden_.shape == (21, 12)
@@ -206,7 +206,7 @@ def test_der_freezes_the_units_of_earlier_tasks_and_adds_new_ones(tasks):
 def test_der_trains_both_classifiers(tasks):
     """Two steps of the second task, as torch takes them: the auxiliary layer starts at zero and counts from the second."""
     settings = ONE_STEP | {"epochs": 2, "aux_weight": 0.7, "memory_size": 8, "balanced_epochs": 0}
-    head = taer.DERAdapter(**settings).partial_fit(*tasks[0])
+    head = taer.zoo.DERAdapter(**settings).partial_fit(*tasks[0])
     first, memory = head.hidden_, head.memory_
     newest, columns = tensor(first), tensor(np.pad(head.columns_, [(0, 2), (0, 6)]))
     auxiliary = tensor(np.zeros((3, 6)))
@@ -230,7 +230,7 @@ def test_der_trains_both_classifiers(tasks):
 def test_der_balances_its_columns_on_the_memory(tasks):
     """The first step from zero: all classes are equally likely."""
     settings = ONE_STEP | {"memory_size": 8, "balanced_epochs": 1, "temperature": 2.5}
-    head = learn(taer.DERAdapter(**settings), tasks[:2])
+    head = learn(taer.zoo.DERAdapter(**settings), tasks[:2])
     assert np.bincount(head.memory_.y).tolist() == [2, 2, 2, 2]
     units = np.maximum(head.memory_.X @ head.hidden_.T, 0)
     residuals = np.eye(4)[head.memory_.y] - 1 / 4
@@ -256,7 +256,7 @@ def test_fas_descends_the_atoms():
 
 
 def test_fas_swaps_the_atoms_alone(tasks):
-    head = taer.FASAdapter(width=32, atoms=4, members=3, random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.FASAdapter(width=32, atoms=4, members=3, random_state=0).partial_fit(*tasks[0])
     hidden = head.hidden_
     before = head.scores(tasks[0][0])
     np.testing.assert_array_equal(head.atoms_[0, 0], np.eye(4))
@@ -276,7 +276,7 @@ def test_fas_swaps_the_atoms_alone(tasks):
 
 def test_fas_says_which_widths_it_can_have(tasks):
     with pytest.raises(ValueError, match="atoms must divide width, got 4 and 30"):
-        taer.FASAdapter(width=30, atoms=4).partial_fit(*tasks[0])
+        taer.zoo.FASAdapter(width=30, atoms=4).partial_fit(*tasks[0])
 
 
 # AANets
@@ -326,7 +326,7 @@ def test_branches_that_start_from_the_same_weights_are_trained_apart():
 
 
 def test_aanets_has_a_stable_and_a_plastic_branch(tasks):
-    head = taer.AANetsAdapter(width=8, random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.AANetsAdapter(width=8, random_state=0).partial_fit(*tasks[0])
     np.testing.assert_array_equal(head.hidden_, head.plastic_)  # both start from what the first task learned
     assert (head.scales_.tolist(), head.blend_) == ([1] * 8, 0.5)
     stable, columns = head.hidden_, head.columns_
@@ -339,7 +339,7 @@ def test_aanets_has_a_stable_and_a_plastic_branch(tasks):
 
 
 def test_aanets_imprints_new_columns(tasks):
-    head = taer.AANetsAdapter(**ONE_STEP | {"lr": 1e-12}).partial_fit(*tasks[0])
+    head = taer.zoo.AANetsAdapter(**ONE_STEP | {"lr": 1e-12}).partial_fit(*tasks[0])
     lengths = np.linalg.norm(head.columns_, axis=1)
     X, y = tasks[1]
     head.partial_fit(X, y)
@@ -348,7 +348,7 @@ def test_aanets_imprints_new_columns(tasks):
 
 
 def test_the_balanced_set_has_as_many_samples_of_every_class(tasks):
-    head = taer.AANetsAdapter(memory_size=12, random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.AANetsAdapter(memory_size=12, random_state=0).partial_fit(*tasks[0])
     task = Task(tasks[1][0], 2 + (tasks[1][1] == 5), n_known=2, n_classes=4, number=2)
     assert np.bincount(head._balanced(task).constants["target"]).tolist() == [6, 6, 6, 6]
 
@@ -370,7 +370,7 @@ def test_the_proximal_map_of_a_norm():
 def test_ags_cl_holds_important_units_and_empties_the_others(tasks):
     """With very large penalties, important units do not move and all others become zero."""
     settings = {"width": 40, "random_state": 0, "lam": 1e6}
-    head = taer.AGSCLAdapter(mu=0.55, **settings).partial_fit(*tasks[0])
+    head = taer.zoo.AGSCLAdapter(mu=0.55, **settings).partial_fit(*tasks[0])
     units = np.maximum(head.embedding_(tasks[0][0]) @ head.hidden_.T, 0)
     np.testing.assert_allclose(head.importance_, units.mean(axis=0), rtol=1e-9)
     empty = ~head.hidden_.any(axis=1)
@@ -403,20 +403,20 @@ def test_den_splits_the_units_that_drifted():
 
 def test_den_adds_units_only_above_a_loss(tasks):
     settings = {"width": 8, "added": 3, "drift": 1e9, "random_state": 0}
-    enough = learn(taer.DENAdapter(tau=1e9, **settings), tasks[:2])
+    enough = learn(taer.zoo.DENAdapter(tau=1e9, **settings), tasks[:2])
     assert len(enough.hidden_) == 8
-    more = learn(taer.DENAdapter(tau=0.0, group=0.0, **settings), tasks[:2])
+    more = learn(taer.zoo.DENAdapter(tau=0.0, group=0.0, **settings), tasks[:2])
     assert len(more.hidden_) == 11
     np.testing.assert_array_equal(
         more.masks_, [[1] * 8 + [0] * 3, [1] * 11]
     )  # a task answers with the units of its time
-    emptied = learn(taer.DENAdapter(tau=0.0, group=1e3, **settings), tasks[:2])
+    emptied = learn(taer.zoo.DENAdapter(tau=0.0, group=1e3, **settings), tasks[:2])
     assert len(emptied.hidden_) == 8
 
 
 def test_den_selects_the_units_that_reach_a_new_output(tasks):
     """With a very large penalty no column leaves zero, so nothing is retrained and the first task keeps its units."""
-    head = taer.DENAdapter(width=8, tau=1e9, random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.DENAdapter(width=8, tau=1e9, random_state=0).partial_fit(*tasks[0])
     hidden = head.hidden_
     head.set_params(l1=1e9).partial_fit(*tasks[1])
     np.testing.assert_array_equal(head.hidden_, hidden)
@@ -425,7 +425,7 @@ def test_den_selects_the_units_that_reach_a_new_output(tasks):
 
 
 def test_den_keeps_the_answers_of_earlier_tasks_when_every_unit_splits(tasks):
-    head = taer.DENAdapter(width=8, drift=0.0, random_state=0).partial_fit(*tasks[0])
+    head = taer.zoo.DENAdapter(width=8, drift=0.0, random_state=0).partial_fit(*tasks[0])
     before = head.scores(tasks[0][0])
     learn(head, tasks[1:])
     assert len(head.hidden_) > 16
