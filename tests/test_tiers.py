@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.tiers import in_share
+import taer
+from tests import tiers
 
 
-def collected(*options, monkeypatch, long=False):
-    monkeypatch.setenv("TAER_TESTS", "long" if long else "")
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *options]
-    tests = ["tests/heads/test_structure.py", "tests/golden"]
-    done = subprocess.run([*command, *tests], cwd=Path(__file__).parents[1], capture_output=True, text=True)
-    return {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+def item(place="heads/test_x.py", **params):
+    """A test that pytest has found."""
+    marks: list[str] = []
+    found = SimpleNamespace(path=Path(__file__).parent / place, nodeid=f"{place}[{params}]", marks=marks)
+    found.add_marker, found.callspec = marks.append, SimpleNamespace(params=params)
+    return found
 
 
-@pytest.mark.system
-def test_the_zoo_is_marked_and_a_share_of_it_is_run(monkeypatch):
-    core = collected("-m", "not zoo", monkeypatch=monkeypatch)
-    share = collected("-m", "zoo", monkeypatch=monkeypatch)
-    everything = collected(monkeypatch=monkeypatch, long=True)
-    assert "test_a_head_answers_as_recorded[bayes]" in core
-    assert not [name for name in core if "derpp" in name]
-    assert len(share) < 0.5 * len(everything - core)
-    assert share | core < everything
-    assert "test_a_head_answers_as_recorded[derpp]" in everything
+@pytest.mark.parametrize(
+    ("found", "of_zoo"),
+    [
+        (item(name="bayes"), False),
+        (item(name="derpp", seed=0), True),
+        (item(head=taer.zoo.UCIR()), True),
+        (item(kind=taer.zoo.UCIR), True),
+        (item("zoo/test_x.py"), True),
+        (item("zoo/test_x.py", name="taer"), False),
+        (item(Path(taer.__file__).parent / "zoo" / "derpp.py"), True),
+    ],
+)
+def test_a_test_of_the_zoo_is_marked(found, of_zoo):
+    tiers.mark([found])
+    assert found.marks == ["zoo"] * of_zoo
 
 
-def test_the_share_is_a_third_of_each_test():
-    assert 200 < sum(in_share(f"tests/test_x.py::test_y[{number}]") for number in range(900)) < 400
+def test_a_third_of_the_tests_on_heads_of_the_zoo_is_run_and_on_request_all(monkeypatch):
+    found = [item(name=name, seed=seed) for name in ("derpp", "bayes") for seed in range(300)]
+    monkeypatch.delenv("TAER_TESTS", raising=False)
+    assert 150 < len(tiers.mark(found)) < 250
+    monkeypatch.setenv("TAER_TESTS", "long")
+    assert tiers.mark(found) == []
