@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 
-.PHONY: bench clean coverage demo dist docs help lint test test-all test-core test-lowest
+.PHONY: bench clean coverage demo dist docs help lint test test-all test-core test-long test-lowest
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,8 +36,8 @@ lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 # Two workers share the cores. With more than one BLAS thread each, they would wait for each other.
 test test-core test-lowest coverage: export OPENBLAS_NUM_THREADS = 1
 
-test: lint  ## install what the tests need, check style and types, run the tests
-	$(BIN)/pytest -n 2 -m 'not slow'
+test: lint  ## style, types, and the tests of the core, the command line and the service: five minutes on two quiet cores
+	$(BIN)/pytest -n 2 -m 'not slow and not zoo'
 
 # MLflow's pins would change the versions that everything else is tested with.
 $(VENV)-mlflow/.installed: pyproject.toml
@@ -45,8 +45,15 @@ $(VENV)-mlflow/.installed: pyproject.toml
 	$(VENV)-mlflow/bin/pip install --quiet --disable-pip-version-check mlflow -e .
 	@touch $@
 
-test-all: lint $(VENV)-mlflow/.installed  ## the slow set: what takes long or needs more than pip can install, and the kernels of other CPUs
-	MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) $(BIN)/pytest -m slow -rs || test $$? -eq 5
+test-all: lint $(VENV)-mlflow/.installed  ## what `make test` leaves out: slow tests, a third of the zoo's, the kernels of other CPUs
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'zoo and not slow'
+	MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) $(BIN)/pytest -m slow -rs
+	tools/kernels.sh $(BIN)
+
+test-long: export TAER_TESTS = long
+test-long: lint $(VENV)-mlflow/.installed  ## every test, those of the zoo whole, and all of them again with the kernels of other CPUs
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow'
+	MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) $(BIN)/pytest -m slow -rs
 	tools/kernels.sh $(BIN)
 
 # The core and its tests alone, without the extras. Tests that need more are skipped, with a reason.

@@ -23,7 +23,7 @@ import measuring  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 
 import taer
-from taer.heads.closed_form.low_rank import AFTER
+from taer.zoo.shared.low_rank import AFTER
 
 WIDTH = 384
 SMALL = {"ranpac": {"width": 2000}, "rff-lda": {"width": 2000}}

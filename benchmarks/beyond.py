@@ -150,7 +150,7 @@ def novelty_scores(data: FeatureSet) -> dict[str, float]:
 
     stream = class_stream(data, 10)
     place, found = np.argsort(stream.order), {}
-    head, y = taer.GaussChain(), place[np.asarray(data.test_y)]
+    head, y = taer.zoo.GaussChain(), place[np.asarray(data.test_y)]
     for task in list(stream)[:-1]:
         head.partial_fit(task.X_train, task.y_train)
         scores = head.scores(data.test_x).astype(np.float64)

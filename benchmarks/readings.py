@@ -21,6 +21,7 @@ from taer.experiment import Run, Spread, run_grid
 from taer.heads.base import Task
 from taer.heads.descent.loop import Batch, Plan, Samples
 from taer.heads.descent.losses import TEMPERATURE, cross_entropy, old_task_blocks
+from taer.memory import Herding
 from taer.stream import class_stream
 
 # A_T of official codes on these two feature files, seed 0, raw features, zero init; run on 2026-11-16 and quoted here.
@@ -37,14 +38,14 @@ OFFICIAL: list[tuple[str, str, dict[str, Any], float | None, float]] = [
 ]
 
 
-class BiCByTask(taer.BiC):
+class BiCByTask(taer.zoo.BiC):
     """BiC with the weight of the distillation that mammoth has: one over the number of the task."""
 
     def _old_share(self, task: Task) -> float:
         return 1 / task.number if len(task.old) else 0.0
 
 
-class LwFOverAll(taer.LwF):
+class LwFOverAll(taer.zoo.LwF):
     """LwF with the cross-entropy over all classes seen so far, as in mammoth, instead of those of the task."""
 
     def _plan(self, task: Task, columns: np.ndarray) -> Plan:
@@ -108,7 +109,7 @@ def table_of_ucir(bench: Bench) -> None:
         """The memory of the head for the loop in torch."""
 
         def __init__(self) -> None:
-            self.kept, self.rng = taer.Herding(200), np.random.default_rng(0)
+            self.kept, self.rng = Herding(200), np.random.default_rng(0)
 
         def refill(self, X: Any, y: Any) -> None:
             self.kept.add(X.numpy(), y.numpy(), self.rng)

@@ -27,18 +27,19 @@ import taer
 from taer.features import FeatureSet, load_features
 from taer.heads import Head, Task
 from taer.heads.base import log_sum_exp
-from taer.heads.closed_form import gauss_chain, gaussians, taer_gauss
 from taer.heads.closed_form.linalg import discriminants, shrunk, squared_distances, whitener
 from taer.heads.embedding import normalized, unit_rows
 from taer.statistics import ClassStatistics
 from taer.stream import Stream, class_stream
 from taer.threads import one_blas_thread
+from taer.zoo import gauss_chain, taer_gauss
+from taer.zoo.shared import gaussians
 
 TASKS = (10, 50)
 ORDERS = 3
 
 
-class Unchained(taer.GaussChain):
+class Unchained(taer.zoo.GaussChain):
     """New classes under the covariance of everything seen, as they are."""
 
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
@@ -93,13 +94,13 @@ class ChainCalibrated(Calibrated):
     """The chain, and after it an offset and a scale of the new block."""
 
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
-        columns, offsets, beta = taer.GaussChain._linear(self, covariance, task)
+        columns, offsets, beta = taer.zoo.GaussChain._linear(self, covariance, task)
         if not len(task.old):
             return columns, offsets, beta
         return *self._fitted(columns, offsets, covariance, task), beta
 
 
-class FirstShapes(taer.GaussChain):
+class FirstShapes(taer.zoo.GaussChain):
     """Linear part from the covariance of everything seen, quadratic part against that of the first task."""
 
     def _shared(self, task: Task) -> np.ndarray:
@@ -111,7 +112,7 @@ class FirstShapes(taer.GaussChain):
         return super()._linear(shrunk(self.statistics_.covariance(), self.shrinkage_), task)
 
 
-class WithoutVolume(taer.GaussChain):
+class WithoutVolume(taer.zoo.GaussChain):
     """Without the determinants of the covariances."""
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
@@ -119,7 +120,7 @@ class WithoutVolume(taer.GaussChain):
         return super()._scores(X, classes) + 0.5 * (volumes if classes is None else volumes[classes])
 
 
-class Student(taer.GaussFrozen):
+class Student(taer.zoo.GaussFrozen):
     """gauss-frozen with the density of Student's t, 100 degrees of freedom."""
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
@@ -137,7 +138,7 @@ def _log_volumes(head: Any) -> np.ndarray:
     return volumes
 
 
-class TowardsLDA(taer.TaERGauss):
+class TowardsLDA(taer.zoo.TaERGauss):
     """taer-gauss with a prior around the column of LDA under the covariance of the first task instead of zero."""
 
     def _learn(self, task: Task) -> None:
@@ -212,7 +213,7 @@ def chained_densities(stream: Stream) -> float:
     Test samples and the means of all classes are scored task by task, since each task's scores stand on the last one's.
     """
     data, tasks = stream.features, list(stream)
-    chosen = taer.GaussChain().partial_fit(tasks[0].X_train, tasks[0].y_train)
+    chosen = taer.zoo.GaussChain().partial_fit(tasks[0].X_train, tasks[0].y_train)
     statistics = ClassStatistics(data.train_x.shape[1], per_class=True)
     for start in range(0, len(data.train_y), 8192):
         rows = chosen.embedding_(data.train_x[start : start + 8192])
@@ -248,27 +249,29 @@ def chained_densities(stream: Stream) -> float:
 
 
 IDEAS: dict[str, Callable[[Stream], float]] = {
-    "**`gauss-chain`**": learned(taer.GaussChain),
-    "its linear part alone (`rank=0`)": learned(lambda: taer.GaussChain(rank=0)),
+    "**`gauss-chain`**": learned(taer.zoo.GaussChain),
+    "its linear part alone (`rank=0`)": learned(lambda: taer.zoo.GaussChain(rank=0)),
     "linear, new classes under the present covariance, not chained": learned(lambda: Unchained(rank=0)),
     "linear, the same about the mean of the first task": learned(lambda: UnchainedCentered(rank=0)),
     "linear, the same with a fitted offset and scale for each task": learned(lambda: Calibrated(rank=0)),
     "chain, then a fitted offset and scale for each task": learned(ChainCalibrated),
-    "chain without its slope": patched(gauss_chain, "_slope", lambda *_: 1.0, taer.GaussChain),
+    "chain without its slope": patched(gauss_chain, "_slope", lambda *_: 1.0, taer.zoo.GaussChain),
     "chain to all old classes alike instead of neighbors": patched(
-        gauss_chain, "softmax", plain_mean, taer.GaussChain
+        gauss_chain, "softmax", plain_mean, taer.zoo.GaussChain
     ),
     "quadratic part against the covariance of the first task": learned(FirstShapes),
     "without the log-determinants": learned(WithoutVolume),
     "the quadratic scores themselves chained (every scatter kept)": chained_densities,
-    "cross-validation also with fewer than five classes": patched(gaussians, "FEWEST_CLASSES", 2, taer.GaussChain),
-    "projected to 256 principal directions of the first task": learned(
-        lambda: taer.GaussChain(normalize="none"), principal(256)
+    "cross-validation also with fewer than five classes": patched(
+        gaussians, "FEWEST_CLASSES", 2, taer.zoo.GaussChain
     ),
-    "projected to 128": learned(lambda: taer.GaussChain(normalize="none"), principal(128)),
-    "**`gauss-frozen`**": learned(taer.GaussFrozen),
+    "projected to 256 principal directions of the first task": learned(
+        lambda: taer.zoo.GaussChain(normalize="none"), principal(256)
+    ),
+    "projected to 128": learned(lambda: taer.zoo.GaussChain(normalize="none"), principal(128)),
+    "**`gauss-frozen`**": learned(taer.zoo.GaussFrozen),
     "with Student's t, 100 degrees of freedom": learned(Student),
-    "**`taer-gauss`**": learned(taer.TaERGauss),
+    "**`taer-gauss`**": learned(taer.zoo.TaERGauss),
     "MAP towards the column of `lda-frozen`, l2 = 0.001": learned(TowardsLDA),
     "the same, l2 = 0.01": learned(lambda: TowardsLDA(l2=0.01)),
     "the same, l2 = 0.1": learned(lambda: TowardsLDA(l2=0.1)),

@@ -12,6 +12,7 @@ from taer import FeatureSet
 from taer.features import extractor, save_features
 from taer.features.backbones import NAMED, Backbone
 from taer.features.backbones.named import Named
+from tests import tiers
 
 # Of properties: the same examples on every machine, and few enough for every day.
 everyday = settings(max_examples=50, deadline=None, derandomize=True, database=None)
@@ -49,6 +50,12 @@ def blobs(n_classes: int, per_class: int, width: int = 12, seed: int = 0, spread
     centers = rng.normal(size=(n_classes, width)) * 3
     y = rng.permutation(np.repeat(np.arange(n_classes), per_class))
     return centers[y] + spread * rng.normal(size=(len(y), width)), y
+
+
+def pytest_collection_modifyitems(config, items):
+    left_out = set(tiers.mark(items))
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -123,6 +123,6 @@ def test_other_readings_are_what_they_say():
         "assert apart[0] < apart[1] / 3, apart\n"
         "task = Task(X[40:], y[40:], n_known=2, n_classes=4, number=3)\n"
         "assert readings.BiCByTask()._old_share(task) == 1 / 3\n"
-        "assert taer.BiC()._old_share(task) == 1 / 2\n"
+        "assert taer.zoo.BiC()._old_share(task) == 1 / 2\n"
     )
     assert done.returncode == 0, done.stderr

@@ -266,7 +266,7 @@ def test_statistics_of_blocks_survive_the_death_of_a_node(nodes, monkeypatch):
     monkeypatch.setattr("taer.heads.closed_form.collect._PIECES", 1)
     monkeypatch.setattr("taer.rows._CHUNK", 256 * 256)
     X, y = blobs(20, 500, width=256)
-    heads = [taer.SLDA(), taer.RanPAC(width=300, random_state=0), taer.RFFLDA(width=300, random_state=0)]
+    heads = [taer.SLDA(), taer.zoo.RanPAC(width=300, random_state=0), taer.zoo.RFFLDA(width=300, random_state=0)]
     here = [clone(head).fit(X, y) for head in heads]
     with taer.cluster(nodes.address):
         killer = threading.Timer(1.0, nodes.kill_one)

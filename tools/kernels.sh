@@ -7,10 +7,10 @@ cd "$(dirname "$0")/.."
 bin=$1
 shift
 files=(
-    tests/heads/test_every_head.py tests/heads/test_closed_form.py tests/heads/test_baselines.py
+    tests/heads/test_every_head.py tests/heads/test_closed_form.py tests/zoo/test_baselines.py
     tests/heads/test_objectives.py tests/heads/test_large_tasks.py tests/heads/test_promise.py
     tests/heads/test_exact.py tests/heads/test_large_means.py
-    tests/persist/test_save.py tests/persist/test_forged.py tests/persist/test_audit.py tests/persist/test_format2.py
+    tests/persist/test_save.py tests/persist/test_forged.py tests/persist/test_audit.py
     tests/cli/test_heads.py tests/cli/test_run.py
 )
 ran=""

@@ -25,31 +25,35 @@ from traitlets.config import Config
 
 import taer
 from taer.heads.card import GROUPS
+from taer.heads.registry import CORE
 
 ROOT = Path(__file__).parents[1]
 FROM_ROOT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "policy.md": "SECURITY.md"}
 MATH = re.compile(r"\\([(\[])\n?(.*?)\n?\\[)\]]", re.DOTALL)  # the output of arithmatex
-# The public names that are not heads, by page.
+# The public names that are not heads, by page, and those that are found in a module of their own.
 PAGES = {
     "Make, find and load heads": ("make_head", "from_linear", "load", "HEADS", "Card"),
     "Features": ("load_features", "features_from_arrays", "extract", "FeatureSet"),
     "From images and texts to labels": ("Extractor", "make_pipeline", "Pipeline"),
     "Diagnosis": ("diagnose",),
     "Streams": ("class_stream", "sample_stream"),
-    "Memories": ("GreedyBalanced", "Reservoir", "Herding", "GradientBased"),
     "Statistics": ("ClassStatistics",),
     "Metrics": ("metrics",),
     "Clusters": ("cluster",),
+}
+MODULES = {
+    "Memories": ("taer.memory", ("GreedyBalanced", "Reservoir", "Herding", "GradientBased")),
+    "A running service": ("taer.client", ("Client", "AsyncClient", "ServiceError")),
 }
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the generated pages to the navigation."""
-    heads = [
+    zoo = [
         {short[:1].upper() + short[1:]: [{name: f"reference/{head.__name__}.md"} for name, head in members]}
         for group, title in GROUPS.items()
         if (short := re.split("[,:]", title)[0])
-        if (members := [(name, head) for name, head in our_heads().items() if head.card.group == group])
+        if (members := [(name, head) for name, head in our_heads("taer.zoo.").items() if head.card.group == group])
     ]
     config.nav += [
         {"Notebooks": [{title_of(script): f"notebooks/{script.stem}.md"} for script in scripts()]},
@@ -58,9 +62,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 "reference/index.md",
                 {"Commands": "reference/commands.md"},
                 {"What every head can do": "reference/Head.md"},
-                *({title: f"reference/{slug(title)}.md"} for title in PAGES),
-                {"A running service": "reference/client.md"},
-                {"Heads": heads},
+                *({title: f"reference/{slug(title)}.md"} for title in (*PAGES, *MODULES)),
+                {"Heads": [{name: f"reference/{taer.HEADS[name].__name__}.md"} for name in CORE]},
+                {"The zoo": zoo},
             ]
         },
         {"Contributing": ["contributing.md", {"Changelog": "changelog.md"}, {"Security policy": "policy.md"}]},
@@ -78,8 +82,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def our_heads() -> dict[str, type[taer.heads.Head]]:
-    return {name: head for name, head in taer.HEADS.items() if head.__module__.startswith("taer.")}
+def our_heads(room: str = "taer.") -> dict[str, type[taer.heads.Head]]:
+    return {name: head for name, head in taer.HEADS.items() if head.__module__.startswith(room)}
 
 
 def slug(title: str) -> str:
@@ -88,9 +92,9 @@ def slug(title: str) -> str:
 
 def reference() -> dict[str, str]:
     """A page for each head, one for the methods that all heads share, and one for each group of other names."""
-    public = {name for name in dir(taer) if name != "__version__"}
+    public = {name for name in dir(taer) if name not in ("__version__", "zoo")}
     heads = our_heads()
-    listed = {name for names in PAGES.values() for name in names} | {head.__name__ for head in heads.values()}
+    listed = {name for names in PAGES.values() for name in names} | {taer.HEADS[name].__name__ for name in CORE}
     if public != listed:
         raise SystemExit(f"tools/site.py: public names without a page, or the other way round: {public ^ listed}")
     pages = {f"reference/{slug(title)}.md": page_of(title, names) for title, names in PAGES.items()}
@@ -102,9 +106,9 @@ def reference() -> dict[str, str]:
             ("Answer", "taer.heads.predictor.Predictor"),
         )
     )
-    pages["reference/client.md"] = "# A running service\n\n" + "\n".join(
-        f"::: taer.client.{name}\n" for name in ("Client", "AsyncClient", "ServiceError")
-    )
+    for title, (module, names) in MODULES.items():
+        blocks = "\n".join(f"::: {module}.{name}\n" for name in names)
+        pages[f"reference/{slug(title)}.md"] = f"# {title}\n\n{blocks}"
     for name, head in heads.items():
         own = [
             key for key in vars(head) if not key.startswith(("_", "set_")) and inspect.isfunction(vars(head)[key])
@@ -119,11 +123,19 @@ def reference() -> dict[str, str]:
         f"| [`taer.{name}`]({link}) | {summary} |\n"
         for name, link, summary in [
             *((n, f"{slug(t)}.md#{home(n)}", first_line(getattr(taer, n))) for t, ns in PAGES.items() for n in ns),
-            *((h.__name__, f"{h.__name__}.md", first_line(h)) for h in heads.values()),
+            *((public_name(h), f"{h.__name__}.md", first_line(h)) for h in sorted(heads.values(), key=in_zoo)),
         ]
     )
     pages["reference/index.md"] = f"# Reference\n\nEvery public name.\n\n| name | what it is |\n|---|---|\n{rows}"
     return pages
+
+
+def in_zoo(head: type[taer.heads.Head]) -> bool:
+    return head.__module__.startswith("taer.zoo.")
+
+
+def public_name(head: type[taer.heads.Head]) -> str:
+    return f"zoo.{head.__name__}" if in_zoo(head) else head.__name__
 
 
 def home(name: str) -> str:

@@ -2,7 +2,7 @@
 # # A new method in one file
 #
 # A method is one class: which samples, which gradient of the scores, which columns move. This notebook writes one and
-# compares it with others on the same stream. Saved as a file in `src/taer/heads/descent/`, it would be in
+# compares it with others on the same stream. Saved as a file in `src/taer/zoo/`, it would be in
 # every table, test and command. [Contributing](../contributing.md) has the details.
 
 # %%

@@ -131,7 +131,7 @@ def test_samples_of_one_session_have_no_new_classes(cli, file, tmp_path):
 
 
 def test_methods_and_info(cli, file):
-    _, out, _ = cli("methods")
+    _, out, _ = cli("methods", "--all")
     for name in taer.HEADS:
         assert f"{name} " in out
     assert "replay_batch_size=32" in out

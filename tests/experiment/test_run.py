@@ -73,7 +73,7 @@ def test_a_task_without_test_samples_is_refused(features):
         execute(Run(class_stream(few, tasks=10, order=list(range(10))), "ncm"))
 
 
-class Watched(taer.GaussChain):
+class Watched(taer.zoo.GaussChain):
     """A head outside the package, found by its import path."""
 
     scored: ClassVar[list[tuple[int, int]]] = []
@@ -86,7 +86,7 @@ class Watched(taer.GaussChain):
 
 def test_frozen_scores_are_computed_once_and_right(features):
     stream = class_stream(features, tasks=5, order=3)
-    head = taer.GaussChain(random_state=7)
+    head = taer.zoo.GaussChain(random_state=7)
     Watched.scored.clear()
     for task in stream:
         head.partial_fit(task.X_train, task.y_train)

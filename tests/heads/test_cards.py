@@ -12,6 +12,7 @@ import pytest
 import taer
 from taer.heads.card import GROUPS
 from taer.heads.fitted import declared
+from taer.heads.registry import CORE
 from taer.memory import Everything
 from tests.conftest import blobs, small_head
 
@@ -118,8 +119,9 @@ def test_the_filler_keeps_what_was_not_measured_only_if_told_so():
 
 
 def test_methods_shows_the_cards(cli):
-    _, out, _ = cli("methods")
-    assert list(re.findall(r"^  ([a-z-]+) {2,}\S.*\n {20}exemplars: ", out, re.M)) == list(HEADS)
+    _, out, _ = cli("methods", "--all")
+    zoo = [name for name in HEADS if name not in CORE]
+    assert described(out) == [*CORE, *zoo]
     assert (
         "exemplars: none; old scores move: never; forgets a class exactly: yes; unlearns samples, merges: yes; "
         "few examples: yes; ONNX: yes" in out
@@ -127,6 +129,18 @@ def test_methods_shows_the_cards(cli):
     # one name may mean something else in another head
     assert re.search(r"^  alpha +weight of the stored logits \(derpp\)$", out, re.M)
     assert re.search(r"^  alpha +weight of the distillation \(threshold-moving\)$", out, re.M)
+
+
+def described(out):
+    """The heads that ``taer methods`` describes; each has a line that says what it is."""
+    return re.findall(r"^  ([a-z-]+) {2,}\S.*\n +exemplars: ", out, re.M)
+
+
+def test_methods_folds_the_zoo(cli):
+    _, out, _ = cli("methods")
+    assert described(out) == list(CORE)
+    assert re.search(r"The zoo .*taer methods --all.*\bderpp\b", out, re.S)
+    assert "weight of the stored logits" not in out  # a parameter of the zoo alone
 
 
 def section(text, title):
@@ -151,7 +165,7 @@ def test_help_is_enough(name):
         assert max(map(len, help.splitlines())) <= 100
     assert all(f"default={value!r}" in parameters[name][0] for name, value in head().get_params().items())
     example = head.__doc__.partition("Examples\n")[2]
-    assert f"taer.{head.__name__}(" in example
+    assert f"taer.{'' if name in CORE else 'zoo.'}{head.__name__}(" in example
     assert "\n>>> " in example
 
 

@@ -13,9 +13,10 @@ from sklearn.metrics import log_loss
 
 import taer
 from taer.heads.closed_form import base as closed_form
-from taer.heads.closed_form import gauss_chain, least_squares, linalg
+from taer.heads.closed_form import least_squares, linalg
 from taer.heads.closed_form.calibration import best_temperature
-from taer.heads.closed_form.taer_gauss import Bound
+from taer.zoo import gauss_chain
+from taer.zoo.taer_gauss import Bound
 from tests.conftest import blobs, heads_with, small_head
 from tests.heads.test_objectives import learn, numerical_gradient
 
@@ -215,7 +216,7 @@ def test_a_returning_class_moves_alone(name, harder_tasks):
 def test_a_returning_class_of_full_rank_is_as_if_learned_at_once():
     """With all directions kept, statistics of two visits are those of one."""
     X, y = blobs(4, 80, width=6, spread=3.0)
-    at_once, twice = (taer.GaussFrozen(rank=6) for _ in range(2))
+    at_once, twice = (taer.zoo.GaussFrozen(rank=6) for _ in range(2))
     first, third = y < 2, y == 2
     half = np.flatnonzero(third)[:40]
     for head in (at_once, twice):
@@ -230,7 +231,7 @@ def test_gaussian_scores_are_log_densities(harder_tasks):
     """With every direction kept, gauss-frozen is the density that its docstring states, up to a shared term."""
     from scipy.stats import multivariate_normal
 
-    head = learn(taer.GaussFrozen(rank=10, normalize="none"), harder_tasks[:3])
+    head = learn(taer.zoo.GaussFrozen(rank=10, normalize="none"), harder_tasks[:3])
     assert len(head.whiteners_) == 1  # the covariance of the first task is kept once, not once a task
     X = union(harder_tasks)[0][:20]
     nu, expected = head.strength_ * 10, []
@@ -244,7 +245,7 @@ def test_gaussian_scores_are_log_densities(harder_tasks):
 
 
 def test_new_classes_are_chained_to_the_frozen_scores_of_their_neighbors(harder_tasks):
-    head = learn(taer.GaussChain(normalize="none"), harder_tasks[:2])
+    head = learn(taer.zoo.GaussChain(normalize="none"), harder_tasks[:2])
     frozen, offsets = head.columns_, head.offsets_
     head.partial_fit(*harder_tasks[2])
     means = head.statistics_.means
@@ -327,7 +328,7 @@ def test_probabilities_stay_calibrated_while_classes_come(name):
         assert error < 0.15
 
 
-@pytest.mark.parametrize(("make", "matrices"), [(taer.GaussFrozen, 20), (taer.GaussChain, 8 + 4 * 6)])
+@pytest.mark.parametrize(("make", "matrices"), [(taer.zoo.GaussFrozen, 20), (taer.zoo.GaussChain, 8 + 4 * 6)])
 def test_a_budget_in_bytes_says_the_rank(make, matrices, harder_tasks):
     """The bytes per head in docs/beyond.md."""
     head = learn(make(rank=3), harder_tasks)
@@ -354,7 +355,7 @@ def losses_held_back(make, tasks, temperature):
 
 
 @pytest.mark.parametrize(
-    ("make", "of_tasks"), [(taer.SLDA, [5]), (taer.FeCAM, range(6)), (taer.GaussChain, range(6))]
+    ("make", "of_tasks"), [(taer.SLDA, [5]), (taer.zoo.FeCAM, range(6)), (taer.zoo.GaussChain, range(6))]
 )
 def test_the_temperature_is_that_of_samples_not_counted_in(make, of_tasks, harder_tasks):
     """The lowest log loss on the held-out samples of the last task or, if scores never move, of all tasks."""
@@ -369,7 +370,7 @@ def test_the_temperature_is_that_of_samples_not_counted_in(make, of_tasks, harde
 def test_tasks_too_small_to_calibrate_leave_no_trace(harder_tasks):
     """Nothing can be held out of them, so the assumed value must not have an effect later."""
     tiny = [(X[:4], y[:4]) for X, y in harder_tasks[:3]]
-    for make in (taer.FeCAM, taer.GaussChain, taer.GaussFrozen):
+    for make in (taer.zoo.FeCAM, taer.zoo.GaussChain, taer.zoo.GaussFrozen):
         head = learn(make(), tiny)
         assert not hasattr(head, "held_out_")
         head.partial_fit(*harder_tasks[3])
@@ -406,7 +407,7 @@ def test_what_was_held_back_counts_in_the_end(harder_tasks):
 def test_fecam_is_a_mahalanobis_distance_by_correlations():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(60, 5)) ** 3, np.repeat([0, 1, 2], 20)
-    scores = taer.FeCAM(gamma1=1.5, gamma2=0.5).fit(X, y).decision_function(X)
+    scores = taer.zoo.FeCAM(gamma1=1.5, gamma2=0.5).fit(X, y).decision_function(X)
     rows = np.sqrt(X) / np.linalg.norm(np.sqrt(X), axis=1, keepdims=True)
     for label in range(3):
         covariance = np.cov(rows[y == label].T)
@@ -418,7 +419,7 @@ def test_fecam_is_a_mahalanobis_distance_by_correlations():
         apart = rows - mean / np.linalg.norm(mean)
         np.testing.assert_allclose(scores[:, label], -0.5 * np.sum(apart @ inverse * apart, axis=1), rtol=1e-3)
     with pytest.raises(ValueError, match="gamma2 must be at most gamma1"):
-        taer.FeCAM(gamma1=0.5).fit(X, y)
+        taer.zoo.FeCAM(gamma1=0.5).fit(X, y)
 
 
 def test_covariance_from_unlabeled_samples(harder_tasks):
@@ -487,11 +488,11 @@ def test_a_chain_compares_no_more_than_some_old_classes(harder_tasks, monkeypatc
     """All pairs of ten thousand classes would take gigabytes; the slope from some of them is nearly the same."""
     sizes, slope = [], gauss_chain._slope
     monkeypatch.setattr(gauss_chain, "_slope", lambda *scores: sizes.append(scores[0].shape) or slope(*scores))
-    whole = learn(taer.GaussChain(), harder_tasks)
+    whole = learn(taer.zoo.GaussChain(), harder_tasks)
     assert max(sizes) > (4, 4)
     sizes.clear()
     monkeypatch.setattr(gauss_chain, "_PAIRED", 4)
-    some = learn(taer.GaussChain(), harder_tasks)
+    some = learn(taer.zoo.GaussChain(), harder_tasks)
     assert max(sizes) == (4, 4)
     np.testing.assert_allclose(some.betas_, whole.betas_, rtol=0.2)
 

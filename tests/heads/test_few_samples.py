@@ -50,7 +50,7 @@ def test_a_class_of_few_samples_beside_classes_of_many_is_warned_of(name, X_y):
 def test_nothing_is_said_otherwise(first, later, X_y):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        head = taer.GaussFrozen().partial_fit(*some(*X_y, **first))
+        head = taer.zoo.GaussFrozen().partial_fit(*some(*X_y, **first))
         if later:
             head.partial_fit(*some(*X_y, **later))
 

@@ -95,3 +95,10 @@ def test_the_state_of_many_classes_is_checked_at_once():
     started = time.process_time()
     head.restore(head.state())
     assert time.process_time() - started < 2
+
+
+def test_labels_in_an_array_of_objects(tasks):
+    X, y = tasks[0]
+    assert taer.NCM().fit(X, y.astype(object)).classes_.dtype == np.int64
+    with pytest.raises(ValueError, match="got booleans, integers"):
+        taer.NCM().fit(X, np.array([True, *y[1:]], object))

@@ -39,8 +39,8 @@ def small_pieces(monkeypatch):
         ("heads.descent.loop", "_BLOCK", 2 * PIECE * WIDTH),
         ("heads.closed_form.selection", "_TRIAL_ROWS", PIECE),
         ("heads.closed_form.calibration", "_HELD_OUT", PIECE),
-        ("heads.closed_form.gaussians", "_MANY", PIECE),
-        ("heads.closed_form.taer_gauss", "_KEPT", PIECE * WIDTH),
+        ("zoo.shared.gaussians", "_MANY", PIECE),
+        ("zoo.taer_gauss", "_KEPT", PIECE * WIDTH),
         ("heads.closed_form.slda", "_ROWS", PIECE),
     ]:
         monkeypatch.setattr(importlib.import_module(f"taer.{module}"), name, value)

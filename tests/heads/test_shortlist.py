@@ -10,8 +10,9 @@ import pytest
 
 import taer
 from taer.heads import exact
-from taer.heads.closed_form import directions, gaussians, kept, low_rank, student
+from taer.heads.closed_form import directions, kept, student
 from taer.heads.closed_form.directions import products_along
+from taer.zoo.shared import gaussians, low_rank
 from tests.conftest import blobs
 
 NAMES = ["gauss-chain", "gauss-frozen", "factor-analyzer", "fecam", "rgda"]
@@ -136,7 +137,7 @@ def test_bounds_hold_whatever_the_parameters_are_now(name):
 @pytest.mark.parametrize("params", [{"own": 1.0, "shrinkage": 0.0}, {"own": 0.0}, {"shrinkage": 1.0}])
 def test_rgda_at_the_ends_of_its_parameters(params):
     X, y = blobs(4, per_class=40, width=20)
-    head = taer.RGDA(**params).partial_fit(X, y)
+    head = taer.zoo.RGDA(**params).partial_fit(X, y)
     assert (head.predict(X) == by_scores(head, X)).all()
 
 

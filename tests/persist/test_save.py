@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 
 import taer
 from taer.persist.encoding import Decoder, Encoder
-from taer.persist.save import checksum
+from taer.persist.save import FORMAT, checksum
 from tests.conftest import everyday, small_head
 from tests.heads.test_every_head import learn
 
@@ -203,16 +203,19 @@ def test_every_altered_byte_is_refused(saved):
             taer.load(path)
 
 
-def test_foreign_and_newer_formats_are_refused(saved, features, tmp_path):
+def test_foreign_older_and_newer_formats_are_refused(saved, features, tmp_path):
     from taer.features import save_features
 
     _, path = saved
     save_features(features, tmp_path / "features.safetensors")
     with pytest.raises(ValueError, match="not a saved head: its header lacks"):
         taer.load(tmp_path / "features.safetensors")
-    rewrite(path, lambda meta: meta.update(format="taer-head/4"))
-    with pytest.raises(ValueError, match="another version of taer"):
-        taer.load(path)
+    for other in ("taer-head/2", "taer-head/4"):
+        rewrite(path, lambda meta, other=other: meta.update(format=other))
+        with pytest.raises(
+            ValueError, match=f"another version of taer .format '{other}'.; this one reads {FORMAT}"
+        ):
+            taer.load(path)
     with pytest.raises(ValueError, match="no such file"):
         taer.load(tmp_path / "nothing")
     with pytest.raises(ValueError, match="not a file"):
@@ -306,7 +309,7 @@ def test_fuzz_never_crashes_hangs_or_allocates_without_bound(saved):
     for shape in ([1 << 62], [1 << 32, 1 << 32], [-1], [1e30], [1 << 62, 0]):
         for offsets in ([0, 8], [0, 1 << 62], [8, 0], [-8, 0]):
             tensor = {"dtype": "F64", "shape": shape, "data_offsets": offsets}
-            header = json.dumps({"__metadata__": {"format": "taer-head/2", "head": "{}"}, "a": tensor}).encode()
+            header = json.dumps({"__metadata__": {"format": FORMAT, "head": "{}"}, "a": tensor}).encode()
             files.append(struct.pack("<Q", len(header)) + header + bytes(8))
     for _ in range(300):  # several random bytes of a real file
         altered = bytearray(whole)

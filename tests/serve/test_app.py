@@ -133,7 +133,7 @@ def test_a_known_class_may_return(client):
 
 def test_the_answer_warns_of_classes_with_too_few_samples(open_service):
     X, y = blobs(5, 60)
-    client = open_service(first=taer.GaussFrozen().partial_fit(X[y < 2], y[y < 2]))
+    client = open_service(first=taer.zoo.GaussFrozen().partial_fit(X[y < 2], y[y < 2]))
     add(client, "2", vectors(2, 40))
     assert client.post("/learn").json()["warnings"] == []
     add(client, "3", vectors(3, 4))

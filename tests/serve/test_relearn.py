@@ -15,7 +15,7 @@ from tests.conftest import blobs
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import png, vectors
 from tests.serve.test_app import add, labels_of, taught
-from tests.serve.test_edits import counts, listed
+from tests.serve.test_edits import counts
 
 
 class Vowels:
@@ -146,28 +146,17 @@ def test_a_method_for_a_new_folder(open_service):
         open_service(method="wings")
 
 
-def test_a_folder_of_the_schema_before_is_taken_over(client, open_service, tmp_path):
+def test_a_folder_of_another_schema_is_refused_with_words_and_left_alone(client, open_service, tmp_path):
     taught(client, 0, 1)
-    add(client, "class 2", vectors(2, 2))
     client.stop()
-    with sqlite3.connect(tmp_path / "service" / "taer.db") as database:
-        for statement in (
-            "CREATE TABLE older (id INTEGER PRIMARY KEY, label TEXT NOT NULL, x BLOB NOT NULL, version INTEGER, "
-            "held_back INTEGER NOT NULL DEFAULT 0)",
-            "INSERT INTO older SELECT id, label, x, version, held_back FROM examples",
-            "DROP TABLE examples",
-            "ALTER TABLE older RENAME TO examples",
-            "CREATE INDEX examples_by_version ON examples (version)",
-            "DROP TABLE edits",
-            "DROP TABLE purged",
-            "DROP TABLE answers",
-            "PRAGMA user_version = 1",
-        ):
-            database.execute(statement)
+    file = tmp_path / "service" / "taer.db"
+    with sqlite3.connect(file) as database:
+        database.execute("PRAGMA user_version = 1")
     database.close()
-    again = open_service()
-    assert counts(again) == {"class 0": (6, 2), "class 1": (6, 2), "class 2": (0, 0)}
-    assert [example["id"] for example in listed(again, label="class 2")] == [17, 18]
-    again.delete("/examples/18")
-    assert add(again, "class 2", vectors(2, 1))["ids"] == [19]
-    assert again.post("/learn").json()["version"] == 2
+    with pytest.raises(
+        ValueError, match=r"another version of taer \(its database has schema 1, this version reads 2\)"
+    ):
+        open_service()
+    with sqlite3.connect(file) as database:
+        assert database.execute("SELECT count(*) FROM examples").fetchone() == (16,)
+    database.close()

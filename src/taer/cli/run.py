@@ -7,6 +7,7 @@ import sys
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from taer.cli.workers import AddressOption, Engine, EngineOption, JobsOption, wh
 if TYPE_CHECKING:
     from taer.experiment import Result, Run
     from taer.features import FeatureSet
+    from taer.heads import Head
     from taer.stream import Stream
 
 
@@ -289,25 +291,57 @@ def _print_summary(
 
 
 @app.command()
-def methods() -> None:
-    """List the heads with their properties and parameters."""
-    from taer.heads import HEADS
-    from taer.heads.card import GROUPS
+def methods(
+    all_: Annotated[bool, typer.Option("--all", help="Also describe the heads of the zoo.")] = False,
+) -> None:
+    """List the heads with their properties and parameters.
 
-    width = max(map(len, HEADS)) + 2
-    for group, title in GROUPS.items():
-        heads = {name: head for name, head in HEADS.items() if head.card.group == group}
-        if heads:
-            print(f"{title[0].upper()}{title[1:]}:\n")
-        for name, head in heads.items():
-            print(f"  {name:<{width}}{(head.__doc__ or '').strip().splitlines()[0]}")
-            print(" " * (width + 2) + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
-            print(" " * (width + 2) + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
+    The core's heads come first. The zoo's are published methods and experiments, here to be compared with.
+    """
+    from taer.heads import HEADS
+
+    core, own, zoo = _shelves()
+    unfolded = {"Heads to choose from": core, "Heads of your own": own, **(_by_group(zoo) if all_ else {})}
+    width = max(len(name) for heads in unfolded.values() for name in heads) + 2
+    for title, heads in unfolded.items():
+        _print_heads(title, heads, width)
+    if not all_:
+        print(
+            fill(f"The zoo ('taer methods --all'), {len(zoo)} more to compare with: {', '.join(zoo)}", 100) + "\n"
+        )
     print("What the parameters mean:\n")
     helps: dict[str, dict[str, list[str]]] = {}
-    for name, head in HEADS.items():
-        for item in fields(head):
+    for name in HEADS if all_ else [*core, *own]:
+        for item in fields(HEADS[name]):
             helps.setdefault(item.name, {}).setdefault(item.metadata["help"], []).append(name)
     for parameter, texts in sorted(helps.items()):
         for text, names in texts.items():
             print(f"  {parameter:<20}{text}" + (f" ({', '.join(names)})" if len(texts) > 1 else ""))
+
+
+def _shelves() -> tuple[dict[str, type[Head]], dict[str, type[Head]], dict[str, type[Head]]]:
+    """The heads of the core, the user's own, and those of the zoo."""
+    from taer.heads import HEADS
+    from taer.heads.registry import CORE
+
+    core = {name: HEADS[name] for name in CORE}
+    zoo = {name: head for name, head in HEADS.items() if head.__module__.startswith("taer.zoo.")}
+    return core, {name: head for name, head in HEADS.items() if name not in core | zoo}, zoo
+
+
+def _by_group(zoo: dict[str, type[Head]]) -> dict[str, dict[str, type[Head]]]:
+    from taer.heads.card import GROUPS
+
+    groups: dict[str, dict[str, type[Head]]] = {}
+    for name, head in zoo.items():
+        groups.setdefault(f"The zoo: {GROUPS[head.card.group]}", {})[name] = head
+    return groups
+
+
+def _print_heads(title: str, heads: dict[str, type[Head]], width: int) -> None:
+    if heads:
+        print(f"{title}:\n")
+    for name, head in heads.items():
+        print(f"  {name:<{width}}{(head.__doc__ or '').strip().splitlines()[0]}")
+        print(" " * (width + 2) + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
+        print(" " * (width + 2) + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")

@@ -1,15 +1,18 @@
 """Heads by name: those of this package, those of installed packages, and any class by its import path.
 
-The file of a head registers it: ``class TaER(MemoryHead, name="taer", card=Card(…))``. Other packages may offer heads
-in the entry point group ``taer.heads``. ``module:Class`` works wherever a name does.
+The file of a head registers it: ``class TaER(MemoryHead, name="taer", card=Card(…))``. The core's heads are listed here;
+every other head is a file of ``taer.zoo``, named like the head and imported when it is asked for. Other packages may
+offer heads in the entry point group ``taer.heads``. ``module:Class`` works wherever a name does.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +21,17 @@ from taer.heads.card import GROUPS, Card
 if TYPE_CHECKING:
     from taer.heads.base import Head
 
-FAMILIES = ("bayes", "descent", "closed_form", "adapter")
+CORE = {
+    "bayes": "taer.heads.bayes.head",
+    "taer": "taer.heads.descent.taer",
+    "er": "taer.heads.descent.er",
+    "slda": "taer.heads.closed_form.slda",
+    "ncm": "taer.heads.closed_form.ncm",
+    "lda-frozen": "taer.heads.closed_form.lda_frozen",
+    "ridge": "taer.heads.closed_form.ridge",
+    "finetune": "taer.heads.descent.finetune",
+    "joint": "taer.heads.descent.joint",
+}  # what a user chooses from, and their modules
 _heads: dict[str, type[Head]] = {}
 
 
@@ -26,6 +39,8 @@ def register(name: str, head: type[Head]) -> None:
     """Register a class by its name; called when the class is defined."""
     if not hasattr(head, "card"):
         raise ValueError(f"the head {name!r} says nothing of itself: class {head.__name__}(…, card=Card(…))")
+    if (home := _home(name)) not in (None, head.__module__):
+        raise ValueError(f"two heads are named {name!r}: {head.__qualname__} and that of {home}")
     known = _heads.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (head.__module__, head.__qualname__):
         raise ValueError(f"two heads are named {name!r}: {known.__qualname__} and {head.__qualname__}")
@@ -33,17 +48,27 @@ def register(name: str, head: type[Head]) -> None:
     _heads[name] = head
 
 
+@cache
+def _zoo() -> dict[str, str]:
+    """The modules of the zoo's heads by their names, found without importing any."""
+    files = iter_modules([str(Path(__file__).parents[1] / "zoo")])
+    return {file.name.replace("_", "-"): f"taer.zoo.{file.name}" for file in files if not file.ispkg}
+
+
+def _home(name: str) -> str | None:
+    """The module of a head of this package."""
+    return CORE.get(name) or _zoo().get(name)
+
+
 class Registry(Mapping[str, "type[Head]"]):
-    """All heads by name, sorted by group and name. Their modules are imported on first use."""
+    """All heads by name, sorted by group and name. Asking for one imports its module, asking for all imports all."""
 
     _complete = False
 
     def _all(self) -> dict[str, type[Head]]:
         if not self._complete:
-            for family in FAMILIES:
-                package = import_module(f"taer.heads.{family}")
-                for module in iter_modules(package.__path__, f"{package.__name__}."):
-                    import_module(module.name)
+            for module in (*CORE.values(), *_zoo().values()):
+                import_module(module)
             self._complete = True  # set first, because a module that is imported below may ask for heads
             for entry in entry_points(group="taer.heads"):
                 _offered(entry)
@@ -53,7 +78,9 @@ class Registry(Mapping[str, "type[Head]"]):
     def __getitem__(self, name: str) -> type[Head]:
         if ":" in name:
             return _imported(name)
-        return self._all()[name]
+        if name not in _heads and (home := _home(name)) is not None:
+            import_module(home)
+        return _heads[name] if name in _heads else self._all()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from taer.heads import Learned
-from taer.heads.closed_form.calibration import PooledLosses
 from taer.heads.bayes.novelty import Novelties
 from taer.heads.bayes.prior import Prior
 from taer.heads.bayes.state import Densities
+from taer.heads.closed_form.calibration import PooledLosses
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
 from taer.memory import POLICIES, Everything
 from taer.origin import Origin

@@ -16,7 +16,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +28,8 @@ from taer.heads.fitted import declared
 from taer.heads.params import check_params
 from taer.heads.validation import generator
 from taer.persist.encoding import Decoder, Encoder, decode_all
-from taer.persist.format2 import converted
 
 FORMAT = "taer-head/3"
-EARLIER = "taer-head/2"
 PIPELINE = "taer-pipeline/1"
 T = TypeVar("T")
 
@@ -117,8 +114,7 @@ def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str,
                 )
             if found.startswith("taer-head/") and found not in formats:
                 raise ValueError(
-                    f"{path}: written by another version of taer (format {found[:40]!r}); this one reads "
-                    f"{EARLIER} and {FORMAT}"
+                    f"{path}: written by another version of taer (format {found[:40]!r}); this one reads {FORMAT}"
                 )
             if found not in formats or "head" not in metadata:
                 raise ValueError(f"{path}: not a saved head: its header lacks format = {FORMAT}")
@@ -157,16 +153,13 @@ def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     }
 
 
-def restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, earlier: bool = False) -> Head:
+def restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Head:
     """The inverse of :func:`describe`."""
     kind = _kind(header["name"])
-    if earlier:
-        params, state = converted(header, tensors)
-    else:
-        decode = Decoder(tensors).decode
-        params, state = decode_all(decode, header["params"]), decode_all(decode, header["state"])
-        if params.keys() != {item.name for item in fields(kind)}:
-            raise ValueError(f"its parameters are not those of {header['name']}")
+    decode = Decoder(tensors).decode
+    params, state = decode_all(decode, header["params"]), decode_all(decode, header["state"])
+    if params.keys() != {item.name for item in fields(kind)}:
+        raise ValueError(f"its parameters are not those of {header['name']}")
     head = kind(**params)
     check_params(head)
     generator(head.random_state)
@@ -179,7 +172,7 @@ def restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, ea
     return head
 
 
-READERS: dict[str, Callable[..., Head]] = {FORMAT: restored, EARLIER: partial(restored, earlier=True)}
+READERS: dict[str, Callable[..., Head]] = {FORMAT: restored}
 
 
 def _tasks(head: Head) -> list[list[Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _SCHEMA = 2
-_EXAMPLES = """
+_TABLES = """
 CREATE TABLE examples (
     id INTEGER PRIMARY KEY AUTOINCREMENT,  -- the number of a deleted example is never given to another
     label TEXT NOT NULL,
@@ -21,8 +21,6 @@ CREATE TABLE examples (
     source                      -- the text, or the image as a JPEG file; NULL if it came as a vector
 );
 CREATE INDEX examples_by_version ON examples (version);
-"""
-_SINCE_2 = """
 CREATE TABLE edits (            -- what a version changed in examples that an earlier one had learned
     example INTEGER NOT NULL,
     version INTEGER NOT NULL,
@@ -34,10 +32,6 @@ CREATE TABLE purged (           -- their files are deleted, and their numbers no
     version INTEGER PRIMARY KEY
 );
 CREATE TABLE answers (hour INTEGER PRIMARY KEY, answered INTEGER NOT NULL, unknown INTEGER NOT NULL);
-"""
-_TABLES = f"""
-{_EXAMPLES}
-{_SINCE_2}
 CREATE TABLE versions (
     version INTEGER PRIMARY KEY,
     parent INTEGER NOT NULL,
@@ -46,14 +40,6 @@ CREATE TABLE versions (
 );
 CREATE TABLE current (version INTEGER NOT NULL);
 INSERT INTO current VALUES (0);
-"""
-_FROM_1 = f"""
-ALTER TABLE examples RENAME TO examples_1;
-DROP INDEX examples_by_version;
-{_EXAMPLES}
-INSERT INTO examples (id, label, x, version, held_back) SELECT id, label, x, version, held_back FROM examples_1;
-DROP TABLE examples_1;
-{_SINCE_2}
 """
 
 # A version and its ancestors; then their examples as of that version, without those that were taken out.
@@ -108,9 +94,12 @@ class Database:
         self._db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
         with self.transaction() as db:
             (schema,) = db.execute("PRAGMA user_version").fetchone()
-            if schema not in (0, 1, _SCHEMA):
-                raise ValueError(f"{self.folder}: made by another version of taer (schema {schema})")
-            for statement in {0: _TABLES, 1: _FROM_1}.get(schema, "").split(";\n"):
+            if schema not in (0, _SCHEMA):
+                raise ValueError(
+                    f"{self.folder}: made by another version of taer (its database has schema {schema}, this version "
+                    f"reads {_SCHEMA}); serve it with the version that made it"
+                )
+            for statement in _TABLES.split(";\n") if schema == 0 else ():
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {_SCHEMA}")
         self._check()

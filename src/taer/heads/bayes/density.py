@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taer.heads.bayes.spectra import leading_rows
 from taer.heads.bayes.constants import DEVIATIONS, TEMPER
+from taer.heads.bayes.spectra import leading_rows
 
 
 class Spread(NamedTuple):

@@ -26,7 +26,6 @@ from taer.heads.fitted import Fitted, array, number, value_of
 from taer.heads.params import check_params, param
 from taer.heads.validation import check_features
 from taer.rows import row_chunks
-from taer.threads import one_blas_thread
 
 _ROUNDING = 1e-20  # variance that rounding leaves of equal rows of unit length
 _UNLABELED, _LEADING = 4096, 256  # unlabeled samples that are looked at, and directions of them that are kept

@@ -25,7 +25,8 @@ class Space(NamedTuple):
     squares: np.ndarray  # squared lengths
     along: np.ndarray  # along the directions of class means
 
-    def __getitem__(self, which: Any) -> Space:  # type: ignore[override]
+    def at(self, which: np.ndarray) -> Space:
+        """Some of the rows."""
         return Space(self.rows[which], self.squares[which], self.along[which])
 
 
@@ -213,7 +214,7 @@ class Densities:
         for start in range(0, len(unsure), at_once):
             rows = unsure[start : start + at_once]
             classes = order[possible[rows].any(axis=0)[order]]
-            best[rows] = classes[self.scores(space[rows], classes).astype(dtype).argmax(axis=1)]
+            best[rows] = classes[self.scores(space.at(rows), classes).astype(dtype).argmax(axis=1)]
         return best
 
     def graph(self, graph: Any, space: str, along: str, order: np.ndarray) -> str:
@@ -312,7 +313,7 @@ def described(known: Summary, nu: float, spread: Spread, rank: int, offset: floa
 def _directions(density: Density, spread: Spread) -> tuple[np.ndarray, np.ndarray]:
     """The root in integers. Each row is scaled so that rounding does not change how much it widens the class."""
     root = density.root[np.square(density.root).sum(axis=1) > 0]
-    integers, scales = quantized(root)
+    integers, _ = quantized(root)
 
     def widths(rows: np.ndarray) -> np.ndarray:
         """Squared lengths in the shape without the root; below one."""

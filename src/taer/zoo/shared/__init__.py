@@ -1,0 +1,1 @@
+"""What heads of the zoo share with each other and with no head of the core."""
