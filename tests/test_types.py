@@ -50,11 +50,16 @@ def every_head() -> str:
 
 @pytest.fixture
 def code(tmp_path):
-    """A folder with the code of the pages, one file each, and the calls."""
+    """A folder with the calls."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "calls.py").write_text(CALLS)
     (folder / "every_head.py").write_text(every_head())
+    return folder
+
+
+def add_documentation(folder):
+    """The code of each page in a file, the notebooks, and the recipes."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for page in (str(path.relative_to(ROOT)) for path in pages):
         if blocks := python_blocks(page):
@@ -62,7 +67,6 @@ def code(tmp_path):
     for script in [*(ROOT / "docs/notebooks").glob("*.py"), *(ROOT / "docs/recipes").glob("*.py")]:
         if script.name != NEEDS_MORE:
             (folder / f"script_{script.stem.replace('-', '_')}.py").write_text(script.read_text())
-    return folder
 
 
 def mypy(files, *options, cwd, **environment):
@@ -86,11 +90,11 @@ def pyright(folder, python, **settings):
 @pytest.mark.system
 def test_mypy_finds_nothing_wrong_with_the_usual_calls(code):
     """With the settings of the linter, so that what it has just read is not read again."""
-    mypy([code / "calls.py", code / "every_head.py"], cwd=ROOT, MYPYPATH="src")
+    mypy(sorted(code.iterdir()), cwd=ROOT, MYPYPATH="src")
 
 
 @pytest.mark.system
-def test_pyright_finds_nothing_wrong_with_the_pages_and_any_head(code):
+def test_pyright_finds_nothing_wrong_with_the_usual_calls(code):
     pyright(code, sys.executable, extraPaths=[str(ROOT / "src")])
 
 
@@ -120,6 +124,10 @@ def installed(built, tmp_path):
 
 @pytest.mark.slow
 def test_type_checkers_find_nothing_wrong_with_the_documentation_and_the_installed_wheel(code, installed):
+    add_documentation(code)
     pyright(code, installed)
-    (code / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-sklearn.*]\nignore_missing_imports = true\n")
+    # scikit-learn has no types, so what a head inherits from it, such as score, returns Any.
+    (code / "mypy.ini").write_text(
+        "[mypy]\nstrict = true\nwarn_return_any = false\n[mypy-sklearn.*]\nignore_missing_imports = true\n"
+    )
     mypy(sorted(code.glob("*.py")), "--python-executable", str(installed), cwd=code)

@@ -32,7 +32,7 @@ _KINDS: dict[tuple[type, ...], str] = {
 def check_features(head: Any, X: Any, *, reset: bool) -> Any:
     """Two-dimensional finite features of the head's width; float16 arrays and memory maps are not converted."""
     if reset or not _is_plain(X, head):
-        X = _validated(head, readable(X, "X"), reset)
+        X = _validated(head, X, reset)
     for rows in row_chunks(X):
         if not _all_finite(X[rows]):
             raise ValueError("Input X contains NaN or infinity")
@@ -42,6 +42,7 @@ def check_features(head: Any, X: Any, *, reset: bool) -> Any:
 def _validated(head: Any, X: Any, reset: bool) -> Any:
     if issparse(X):
         raise TypeError(f"{type(head).__name__} takes dense features; convert sparse ones with X.toarray()")
+    X = readable(X, "X")
     if not is_lazy(X):
         return validate_data(head, X, reset=reset, ensure_all_finite=False)
     if len(X.shape) != 2 or not len(X):
