@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -64,6 +68,17 @@ def _cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """The wheel and the source distribution, made from the tree as it is."""
+    for package in ("build", "hatchling", "twine"):
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, Path(__file__).parents[1]]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
 
 
 def three_tasks():

@@ -26,16 +26,6 @@ DATA = {
 }
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The wheel and the source distribution, made from the tree as it is."""
-    pytest.importorskip("build")
-    pytest.importorskip("twine")
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True, capture_output=True)
-    return folder
-
-
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(built):
     (wheel,) = built.glob("*.whl")

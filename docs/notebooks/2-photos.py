@@ -38,8 +38,8 @@ for name, (photo, (left, top, right, bottom)) in REGIONS.items():
     for part, count, start, stop in (("train", 12, left, middle), ("test", 6, middle, right)):
         (folder / "photos" / part / name).mkdir(parents=True)
         for number in range(count):
-            x = rng.integers(start, max(start, stop - SIDE) + 1)
-            y = rng.integers(top, bottom - SIDE + 1)
+            x = int(rng.integers(start, max(start, stop - SIDE) + 1))
+            y = int(rng.integers(top, bottom - SIDE + 1))
             image.crop((x, y, x + SIDE, y + SIDE)).save(folder / "photos" / part / name / f"{number:02}.png")
 
 figure, axes = plt.subplots(1, len(REGIONS), figsize=(9, 1.9))

@@ -18,7 +18,10 @@ teaching = threading.Lock()  # one task at a time; predictions go on meanwhile
 
 class Samples(BaseModel):
     vectors: list[list[float]]
-    labels: list[int] | None = None
+
+
+class Task(Samples):
+    labels: list[int]
 
 
 @app.post("/predict")
@@ -27,9 +30,7 @@ def predict(samples: Samples) -> list[int]:
 
 
 @app.post("/learn")
-def learn(samples: Samples) -> list[int]:
-    with teaching:
-        model.partial_fit(
-            np.array(samples.vectors, np.float32), samples.labels
-        )  # the other classes keep their scores
+def learn(task: Task) -> list[int]:
+    with teaching:  # the other classes keep their scores
+        model.partial_fit(np.array(task.vectors, np.float32), task.labels)
     return model.classes_.tolist()

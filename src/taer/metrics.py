@@ -7,11 +7,29 @@ to t may be predicted. Tasks are counted from zero here. Accuracies are fraction
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
+
+def _of_arrays(metric: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The metric of anything that numpy can read, by position: columns of pandas are compared by their labels."""
+
+    @wraps(metric)
+    def of_arrays(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        rows = [each if np.isscalar(each) else np.asarray(each) for each in args]
+        named = {name: each if np.isscalar(each) else np.asarray(each) for name, each in kwargs.items()}
+        return metric(*rows, **named)  # type: ignore[arg-type]
+
+    return of_arrays
+
+
+@_of_arrays
 def task_accuracies(y_true: np.ndarray, y_pred: np.ndarray, task_of: np.ndarray) -> np.ndarray:
     """Accuracy on the samples of each task: one row ``a[t, :t + 1]`` of the accuracy matrix.
 
@@ -51,6 +69,7 @@ def average_incremental_accuracy(phase_accuracies: np.ndarray) -> float:
     return float(np.mean(phase_accuracies))
 
 
+@_of_arrays
 def accuracy_among(y_true: np.ndarray, y_pred: np.ndarray, members: np.ndarray) -> float | None:
     """Accuracy on the marked samples, when all classes may be predicted; None if no sample is marked.
 
@@ -88,6 +107,7 @@ def backward_transfer(matrix: np.ndarray) -> float:
     return float(np.mean(matrix[-1, :-1] - np.diag(matrix)[:-1]))
 
 
+@_of_arrays
 def preserved_accuracy(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> np.ndarray:
     """``P_t^T``: accuracy on task t when the final model may only answer with classes of tasks 1 … t.
 
@@ -112,6 +132,7 @@ def preserved_accuracy(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarr
     return preserved
 
 
+@_of_arrays
 def old_mass(probabilities: np.ndarray, old: np.ndarray) -> float:
     """``mean over x of p(y ∈ old | x) = mean over x of Σ_{i ∈ old} p_i(x)``, for samples of old classes.
 
@@ -128,6 +149,7 @@ class Decomposition(NamedTuple):
     old_as_current: float  # fraction of samples of earlier tasks that are predicted as the last task
 
 
+@_of_arrays
 def decompose(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> Decomposition:
     """Split accuracy into knowledge and bias.
 
@@ -154,6 +176,7 @@ def decompose(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> De
     )
 
 
+@_of_arrays
 def confusion_matrix(y_true: np.ndarray, y_pred: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Counts ``n[p, q]`` of samples of class ``order[p]`` predicted as class ``order[q]``.
 
@@ -172,6 +195,7 @@ def confusion_matrix(y_true: np.ndarray, y_pred: np.ndarray, order: np.ndarray) 
     return np.bincount(pairs, minlength=len(order) ** 2).reshape(len(order), -1)
 
 
+@_of_arrays
 def expected_calibration_error(probabilities: np.ndarray, y_true: np.ndarray, bins: int = 15) -> float:
     """``ECE = Σ_b (n_b / n) · |accuracy_b - confidence_b|`` over bins of equal width of the highest probability.
 
@@ -195,6 +219,7 @@ class Rejection(NamedTuple):
     accuracy: float  # of these
 
 
+@_of_arrays
 def rejection(novelty: np.ndarray, right: np.ndarray, threshold: float) -> Rejection:
     """``coverage = mean of 1[novelty <= threshold]``, and the accuracy on these samples (1 if there are none).
 
@@ -207,6 +232,7 @@ def rejection(novelty: np.ndarray, right: np.ndarray, threshold: float) -> Rejec
     return Rejection(float(answered.mean()), float(right[answered].mean()) if answered.any() else 1.0)
 
 
+@_of_arrays
 def novelty_auroc(known: np.ndarray, unknown: np.ndarray) -> float | None:
     """How often a sample of an unknown class has a higher novelty than one of a known class; ties count half.
 

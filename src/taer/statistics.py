@@ -9,6 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taer.containers import by_position
+
 _ROUNDING = 1e-28  # relative rounding error of squared float64 numbers
 _ASYMMETRY = 1e-6  # tolerated in a scatter, relative to its largest entry
 _SUMS = 1e-12  # tolerated in sums of squares, relative to them
@@ -99,7 +101,7 @@ class ClassStatistics:
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add the rows of ``X``; a row of weight 2 counts as two rows."""
-        X, y = np.asarray(X), np.asarray(y)
+        X, y = (np.asarray(by_position(each, name)) for each, name in ((X, "X"), (y, "y")))
         weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         if X.ndim != 2 or X.shape[1] != self.means.shape[1] or y.shape != X.shape[:1]:
             raise ValueError(

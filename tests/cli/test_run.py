@@ -79,6 +79,23 @@ def test_parameters_reach_the_heads_that_have_them(cli, file, tmp_path):
     assert params["finetune"]["init"] == taer.Finetune().init
 
 
+def test_every_combination_of_several_values_is_run(cli, file):
+    options = ("--set", "taer.lr=0.05,0.1", "--set", "memory_size=7,9", "--set", "epochs=1")
+    arguments = ("run", file, "--tasks", 5, "--seeds", 1, "--methods", "taer,er,ncm", "--format", "json")
+    code, out, err = cli(*arguments, *options)
+    assert code == 0, err
+    found = [(row["method"], row["label"], row["params"].get("lr")) for row in json.loads(out)["rows"]]
+    assert [label for _, label, _ in found] == [
+        *(f"taer (lr {lr}, memory_size {size})" for lr in (0.05, 0.1) for size in (7, 9)),
+        "er (memory_size 7)", "er (memory_size 9)", "ncm",
+    ]  # fmt: skip
+    assert [lr for _, _, lr in found] == [0.05, 0.05, 0.1, 0.1, *[taer.ER().lr] * 2, None]
+    code, _, err = cli(*arguments, "--set", "lr=0.1,")
+    assert (code, err) == (2, "taer: --set lr=0.1,: expected a value on each side of a comma\n")
+    code, _, err = cli(*arguments, "--set", "lr=0.1,high")
+    assert (code, err) == (2, "taer: TaER: lr must be a number above 0, got 'high'\n")
+
+
 def test_orders(cli, file, tmp_path):
     arguments = ("run", file, "--tasks", 5, "--seeds", 2, "--methods", "finetune")
     (tmp_path / "order.txt").write_text("9 8 7 6 5, 4 3 2 1 0")

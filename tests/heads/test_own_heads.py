@@ -147,6 +147,21 @@ def test_a_name_of_ones_own_is_known_once_its_module_is_imported(outside, tmp_pa
     assert outside("--import", "mymodule", "predict", "h", "X.npy")[0] == 0
 
 
+def test_a_report_says_what_to_import_for_a_name_of_ones_own(outside, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "mymodule.py").write_text(OWN.format(options=', name="own"'))
+    options = ("run", "set.safetensors", "--methods", "own", "--tasks", 5, "--seeds", 1, "--epochs", 1)
+    code, _, err = outside("--import", "mymodule", *options)
+    assert code == 0, err
+    code, _, err = outside("report", "results")
+    assert code == 0, err
+    (command,) = re.findall(r"^taer (.*run .*)", (tmp_path / "results/report/report.md").read_text(), re.M)
+    assert command.startswith("--import mymodule run FEATURES --methods own --tasks 5 --seeds 1")
+    code, out, err = outside(*command.replace("FEATURES", "set.safetensors").split())
+    assert code == 0, err
+    assert "1 of them from disk" in " ".join(out.split())
+
+
 def test_modules_that_cannot_be_imported(outside):
     for arguments in (("--import", "nowhere", "methods"), ("run", "set.safetensors", "--methods", "nowhere:Own")):
         code, _, err = outside(*arguments)

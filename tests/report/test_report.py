@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
+import sys
 
 import pytest
 
@@ -87,6 +89,62 @@ def test_the_embedded_features_are_run_again_without_a_file(tmp_path, cli):
     assert code == 0, err
     assert len(list((tmp_path / "made").glob("*.json"))) == 1  # the same run
     assert "FEATURES" not in command
+
+
+def commands_of(folder, file):
+    page = (folder / "report" / "report.md").read_text().replace("FEATURES", file)
+    return [shlex.split(command) for command in re.findall(r"^taer (.*run .*)", page, re.M)]
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_results_of_ones_own_head_are_reported(imported, tmp_path, file, cli, monkeypatch):
+    """The module is imported only if the user says so, and the command in the report works as printed."""
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the command line adds the folder
+    (tmp_path / "ownheads.py").write_text("import taer\n\n\nclass Own(taer.NCM):\n    pass\n")
+    options = ("--methods", "ownheads:Own,ncm", "--tasks", 2, "--seeds", 1, "--out", "made")
+    code, _, err = cli("run", file, *options)
+    assert code == 0, err
+    sys.modules.pop("ownheads")
+    code, _, err = cli(*(["--import", "ownheads"] if imported else []), "report", "made")
+    assert code == 0, err
+    assert ("ownheads" in sys.modules) == imported
+    _, command = commands_of(tmp_path / "made", file)
+    assert "ownheads:Own" in command
+    assert ("--set" in command) != imported  # defaults of a class that is not there are spelled out
+    code, _, err = cli(*command, "--out", "made")
+    assert code == 0, err
+    assert len(list((tmp_path / "made").glob("*.json"))) == 2  # the same run
+    sys.modules.pop("ownheads")
+
+
+def test_results_cannot_make_a_report_import_anything(made, tmp_path):
+    result = read_result(next(made.glob("er-*.json")))
+    for method in ("antigravity:Own", "os:system"):
+        write_result(tmp_path, result | {"method": method})
+    write_report([tmp_path], tmp_path / "report")
+    assert "antigravity" not in sys.modules
+
+
+def test_a_sweep_is_labeled_and_run_again_value_by_value(tmp_path, file, cli):
+    options = ("--tasks", 2, "--seeds", 1, "--set", "shrinkage=0.1,0.9", "--set", "metric=cosine,euclidean")
+    code, out, err = cli("run", file, "--methods", "slda,ncm", *options, "--format", "csv", "--out", "made")
+    assert code == 0, err
+    labels = ["slda (shrinkage 0.1)", "slda (shrinkage 0.9)", "ncm (metric cosine)", "ncm (metric euclidean)"]
+    assert [row["method"] for row in csv.DictReader(out.splitlines())] == labels
+    assert cli("report", "made")[0] == 0
+    table = read_csv(next((tmp_path / "made" / "report" / "tables").glob("*-methods.csv")))
+    assert set(table) == set(labels)
+    for command in commands_of(tmp_path / "made", file):
+        code, _, err = cli(*command, "--out", "made")
+        assert code == 0, err
+    assert len(list((tmp_path / "made").glob("*.json"))) == 4  # the same runs
+
+
+def test_values_of_a_sweep_are_in_order(tmp_path):
+    for value in (10, 2, 0.5):
+        run_heads(tmp_path, {"er": {"lr": value}})
+    (setting,) = sort_results({"": read_results(tmp_path)})
+    assert [group.label for group in setting.groups] == ["er (lr 0.5)", "er (lr 2)", "er (lr 10)"]
 
 
 def test_few_shot_runs_have_a_section_of_their_own(tmp_path, cli):

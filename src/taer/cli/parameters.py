@@ -3,7 +3,28 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
+
+
+def sweep(names: list[str], common: dict[str, Any], settings: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Each head with its parameters, once for each combination of the values that are separated by commas."""
+    every = list(product(*map(_each, settings)))
+    combinations = [parameters(names, common, list(one)) for one in every]
+    chosen: list[tuple[str, dict[str, Any]]] = []
+    for name in names:
+        for params in combinations:
+            if (name, params[name]) not in chosen:  # a head has some of the parameters, or none
+                chosen.append((name, params[name]))
+    return chosen
+
+
+def _each(setting: str) -> list[str]:
+    left, equals, right = setting.partition("=")
+    values = right.split(",")
+    if len(values) > 1 and not all(values):
+        raise ValueError(f"--set {setting}: expected a value on each side of a comma")
+    return [f"{left}{equals}{value}" for value in values]
 
 
 def parameters(names: list[str], common: dict[str, Any], settings: list[str]) -> dict[str, dict[str, Any]]:
@@ -40,7 +61,7 @@ def _value(text: str) -> Any:
             return convert(text)
         except ValueError:
             pass
-    return {"true": True, "false": False}.get(text.lower(), text)
+    return None if text == "None" else {"true": True, "false": False}.get(text.lower(), text)
 
 
 def with_options(message: str) -> str:

@@ -14,7 +14,7 @@ import typer
 
 from taer.cli.app import app
 from taer.cli.own import find_method
-from taer.cli.parameters import parameters
+from taer.cli.parameters import sweep
 from taer.cli.workers import AddressOption, Engine, EngineOption, JobsOption, where, workers_alive
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def run(
         typer.Option(
             "--set",
             help="Any parameter, for every head that has it (standardize=none) or for one "
-            "(taer.init=mean). May be repeated.",
+            "(taer.init=mean). Several values (lr=0.01,0.1) are run one after the other, with every combination of "
+            "those of other parameters. May be repeated.",
         ),
     ] = None,
     order: Annotated[
@@ -101,9 +102,9 @@ def run(
 
     data = load_features(features)
     common = {"epochs": epochs, "memory_size": memory_size, "lr": lr, "batch_size": batch_size}
-    chosen = parameters(_names(methods), common, set_ or [])
+    chosen = sweep(_names(methods), common, set_ or [])
     streams = _streams(data, tasks, first, order, shots, samples, seeds)
-    runs = [Run(streams[seed], name, params, seed) for name, params in chosen.items() for seed in range(seeds)]
+    runs = [Run(streams[seed], name, params, seed) for name, params in chosen for seed in range(seeds)]
     with where(engine, address, jobs):
         results, from_disk = run_with_progress(runs, out, jobs, fresh)
     stream: dict[str, Any] = {"tasks": len(streams[0]), "first": first, "shots": shots, "seeds": seeds}
@@ -226,7 +227,7 @@ def _print_summary(
         writer.writerow(["method", *names, "seconds", "memory samples", "memory bytes"])
         for row in rows:
             numbers = [row[name][key] for name in measured for key in ("mean", "std")]
-            writer.writerow([row["method"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
+            writer.writerow([row["label"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
         return
     from taer.experiment import Spread
     from taer.heads import find_head
@@ -249,7 +250,7 @@ def _print_summary(
     ]
     cells = [
         [
-            row["method"],
+            row["label"],
             *(str(Spread(**row[name])) for name in metrics),
             f"{row['seconds']:.2f}",
             f"{row['memory_samples']:,.0f}",

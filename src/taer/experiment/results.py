@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Result(TypedDict):
     tasks: list[list[int]]  # classes of each task
     rows: str | None  # digest of the training samples of each task; None if a task has all samples of its classes
     method: str
+    module: NotRequired[str]  # of a named head from outside the package: what to import to run it again
     params: dict[str, Any]
     source: str  # digest of the head's code
     seed: int
@@ -130,27 +131,62 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
 
 
 def summarize(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """One row per method: mean, standard deviation and values over the runs, in percent."""
-    by_method: dict[str, list[Result]] = {}
+    """One row per method and its parameters: mean, standard deviation and values over the runs, in percent."""
+    return [_summary(alike) for alike in grouped(results)]
+
+
+def _summary(alike: Alike) -> dict[str, Any]:
+    group = alike.results
+    return {
+        "method": alike.method,
+        "label": alike.label,
+        "params": alike.settings,
+        "A_T": _percent(result["A_T"] for result in group),
+        "AIA": _percent(result["AIA"] for result in group),
+        **{name: _percent(_found(result[name] for result in group)) for name in FEW_SHOT},  # type: ignore[literal-required]
+        "task_given": _percent(task_given(result) for result in group),
+        "ECE": _percent(result["ece"][-1] for result in group),
+        "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
+        "coverage": _percent(result["coverage"][-1] for result in group),
+        "selective_accuracy": _percent(result["selective_accuracy"][-1] for result in group),
+        "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
+        "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
+        "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
+    }
+
+
+class Alike(NamedTuple):
+    """Runs of the same method with the same settings."""
+
+    method: str
+    detail: str  # the settings in which it differs from other groups of the method, such as "lr 0.1"
+    settings: dict[str, Any]
+    results: list[Result]
+
+    @property
+    def label(self) -> str:
+        return f"{self.method} ({self.detail})" if self.detail else self.method
+
+
+def params_of(result: Result) -> dict[str, Any]:
+    """The parameters of a run, without its seed."""
+    return {name: value for name, value in result["params"].items() if name != "random_state"}
+
+
+def grouped(results: Iterable[Result], settings_of: Callable[[Result], dict[str, Any]] = params_of) -> list[Alike]:
+    """Groups of runs that differ only in their seeds, those of a method one after the other."""
+    by_method: dict[str, dict[str, list[Result]]] = {}
     for result in results:
-        by_method.setdefault(result["method"], []).append(result)
-    return [
-        {
-            "method": method,
-            "A_T": _percent(result["A_T"] for result in group),
-            "AIA": _percent(result["AIA"] for result in group),
-            **{name: _percent(_found(result[name] for result in group)) for name in FEW_SHOT},  # type: ignore[literal-required]
-            "task_given": _percent(task_given(result) for result in group),
-            "ECE": _percent(result["ece"][-1] for result in group),
-            "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
-            "coverage": _percent(result["coverage"][-1] for result in group),
-            "selective_accuracy": _percent(result["selective_accuracy"][-1] for result in group),
-            "seconds": float(np.mean([sum(result["seconds"]) for result in group])),
-            "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
-            "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
-        }
-        for method, group in by_method.items()
-    ]
+        same = by_method.setdefault(result["method"], {})
+        same.setdefault(json.dumps(settings_of(result), sort_keys=True), []).append(result)
+    groups = []
+    for method, together in by_method.items():
+        settings = [settings_of(members[0]) for members in together.values()]
+        varying = [name for name in settings[0] if len({json.dumps(one.get(name)) for one in settings}) > 1]
+        for members, own in zip(together.values(), settings, strict=True):
+            detail = ", ".join(f"{name} {own.get(name)}" for name in varying)
+            groups.append(Alike(method, detail, own, members))
+    return groups
 
 
 def _found(values: Iterable[float | None]) -> Iterator[float]:

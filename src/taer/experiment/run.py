@@ -176,6 +176,7 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
     matrix, memory = metrics.accuracy_matrix(rows), getattr(head, "memory_", ())
     return {
         **run.identity,  # type: ignore[typeddict-item]
+        **_home(run),
         "name": features.name,
         "meta": dict(features.meta),
         "shots": run.stream.shots,
@@ -209,6 +210,12 @@ def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
         "versions": {"taer": __version__, "numpy": np.__version__, "python": platform.python_version()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _home(run: Run) -> dict[str, str]:
+    """The module of a named head from outside the package. The import path of a class says it by itself."""
+    module = find_head(run.method).__module__
+    return {} if ":" in run.method or module.startswith("taer.") else {"module": module}
 
 
 def _kept_bytes(head: Head) -> int:

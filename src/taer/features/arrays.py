@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taer.containers import by_position
 from taer.extras import require
 from taer.features.files import save_feature_file
 from taer.features.set import FeatureSet
@@ -39,7 +40,7 @@ def features_from_arrays(
     >>> pets.classes, pets.train_y.tolist(), pets.test_y.tolist()
     (('cat', 'dog'), [0, 1, 0, 1], [1, 0])
     """
-    train_labels, test_labels = np.asarray(y_train), np.asarray(y_test)
+    train_labels, test_labels = _labels(y_train, "y_train"), _labels(y_test, "y_test")
     for which, labels in (("y_train", train_labels), ("y_test", test_labels)):
         if labels.ndim != 1 or labels.dtype == object:
             raise ValueError(
@@ -131,6 +132,13 @@ def _check_vectors(path: Path, kind: Any) -> None:
         raise ValueError(f"{path}: embedding must be a column of lists of numbers, got {kind}")
 
 
+def _labels(values: ArrayLike, which: str) -> np.ndarray:
+    """An array of labels. Columns of tables hold names as objects."""
+    labels = np.asarray(by_position(values, which))
+    names = labels.dtype == object and all(isinstance(label, str) for label in labels.flat)
+    return labels.astype(str) if names else labels
+
+
 def _floating(values: ArrayLike) -> np.ndarray:
-    array = np.asanyarray(values)  # a memory map stays one
+    array = np.asanyarray(by_position(values, "features"))  # a memory map stays one
     return array.astype(np.float32) if np.issubdtype(array.dtype, np.integer) else array

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from taer.containers import by_position
 from taer.origin import Origin
 from taer.rows import Rows, row_chunks
 
@@ -40,6 +41,8 @@ class FeatureSet:
     name: str = "features"
 
     def __post_init__(self) -> None:
+        for part in ("train_x", "train_y", "test_x", "test_y"):  # a column of pandas would be indexed by its labels
+            object.__setattr__(self, part, by_position(getattr(self, part), part))
         for split, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
                 raise ValueError(

@@ -41,7 +41,7 @@ from taer.rows import select
 from taer.threads import one_blas_thread
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param, field))
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 @dataclass(kw_only=True, eq=False, repr=False)
 class Head(Predictor, ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier whose set of classes grows: one call of ``partial_fit`` is one task.

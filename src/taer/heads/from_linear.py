@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taer.containers import by_position
 from taer.heads import exact
 from taer.heads.descent.taer import TaER
 from taer.heads.embedding import Standardize
@@ -90,11 +91,11 @@ def from_linear(
 
 def _checked(coef: Any, intercept: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Check that there are one weight vector, one intercept and one label per class."""
-    columns = np.asarray(coef)
+    columns = np.asarray(by_position(coef, "coef"))
     if columns.ndim != 2 or columns.dtype.kind not in "fiu" or not np.isfinite(columns).all():
         raise ValueError(f"coef must be finite numbers of shape (n_classes, n_features), got {columns.shape}")
     labels = check_labels(classes, len(np.asarray(classes)), None)
-    offsets = np.asarray(intercept, np.float64)
+    offsets = np.asarray(by_position(intercept, "intercept"), np.float64)
     if offsets.shape not in ((), (len(columns),)) or not np.isfinite(offsets).all():
         raise ValueError(f"intercept must be finite numbers, one per class or one for all, got {offsets.shape}")
     offsets = np.broadcast_to(offsets, (len(columns),)).copy()

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from taer.containers import is_lazy, readable
 from taer.rows import row_chunks
 from taer.threads import one_blas_thread
 
@@ -41,7 +42,8 @@ def check_features(head: Any, X: Any, *, reset: bool) -> Any:
 def _validated(head: Any, X: Any, reset: bool) -> Any:
     if issparse(X):
         raise TypeError(f"{type(head).__name__} takes dense features; convert sparse ones with X.toarray()")
-    if not _is_lazy(X):
+    X = readable(X, "X")
+    if not is_lazy(X):
         return validate_data(head, X, reset=reset, ensure_all_finite=False)
     if len(X.shape) != 2 or not len(X):
         raise ValueError(f"expected features of shape (samples, width), got {tuple(X.shape)}")
@@ -78,22 +80,13 @@ def _all_finite(rows: np.ndarray) -> bool:
         return bool(np.isfinite(total) or np.isfinite(rows).all())
 
 
-def _is_lazy(X: Any) -> bool:
-    """Whether this is row-indexable storage that cannot become an array without reading all of it."""
-    return (
-        all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
-        and isinstance(X.dtype, np.dtype)
-        and not hasattr(X, "__array_interface__")
-        and not hasattr(X, "iloc")
-    )
-
-
 def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray:
     """One label per sample, all of one kind, which is the kind of the known classes."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     # numpy converts a mixed list to one type, in which different labels may become equal.
     if not (type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biufU"):
+        y = readable(y, "y")
         y = column_or_1d(y if hasattr(y, "__array__") else np.asarray(y, object), warn=True)
     if len(y) != n_samples:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n_samples} and {len(y)}")
@@ -118,7 +111,7 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
     """One weight per sample, or None if all weights are equal."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, np.float64)
+    weights = np.asarray(readable(sample_weight, "sample_weight"), np.float64)
     if weights.shape != (n_samples,):
         raise ValueError(f"sample_weight must have one number for each of {n_samples} samples, got {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any():

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from taer.containers import by_position
 from taer.rows import Rows
 
 _KEYS = 1 << 20  # random keys drawn at a time
@@ -78,7 +79,7 @@ class Memory:
         Each ``extra`` is computed from the rows of accepted samples and stored with them.
         """
         order = rng.permutation(len(y))
-        offer = Offer(X, np.asarray(y, np.int64)[order], order, embed, residuals)
+        offer = Offer(by_position(X, "X"), np.asarray(y, np.int64)[order], order, embed, residuals)
         if self.capacity or len(self):
             # The sources of the slots: i for the sample that is stored as i, len(self) + j for offer j.
             sources = self._choose(offer, rng)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taer.containers import by_position
 from taer.heads import Head
 from taer.rows import row_chunks
 
@@ -63,7 +64,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     moved = [label for label in common.tolist() if not _same_bits(old.class_state(label), new.class_state(label))]
     compared = changed = 0
     if X is not None and len(common):
-        samples: Any = X if hasattr(X, "shape") else np.asarray(X)
+        samples: Any = by_position(X, "X")
         compared = len(samples)
         for rows in row_chunks(samples, width=max(samples.shape[1], len(new.classes_))):
             # These are the scores that predict compares, so differences in rounding are found, too.

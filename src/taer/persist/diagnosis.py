@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
+from taer.containers import by_position
 from taer.heads import Head
 from taer.metrics import confusion_matrix
 from taer.rows import row_chunks, select
@@ -114,8 +115,8 @@ def diagnose(head: Head, X: ArrayLike, y: ArrayLike, *, folds: int | None = None
     (100, 15, 2)
     """
     head = copy.copy(head)  # a consistent state, even if another thread teaches it now
-    samples: Any = X if hasattr(X, "shape") else np.asarray(X)
-    labels, classes = np.asarray(y), head.classes_.tolist()
+    samples: Any = by_position(X, "X")
+    labels, classes = np.asarray(by_position(y, "y")), head.classes_.tolist()
     if len(labels) != len(samples):
         raise ValueError(f"expected a label for each sample, got {len(labels)} for {len(samples)}")
     known = np.flatnonzero(np.isin(labels, head.classes_))

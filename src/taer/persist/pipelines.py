@@ -58,6 +58,11 @@ def _describe(name: str, step: Any) -> tuple[dict[str, np.ndarray], str, Any]:
         tensors, header = heads.describe(step)
         return tensors, "head", header
     if isinstance(step, Extractor):
+        if not isinstance(step.backbone, str):
+            raise ValueError(
+                f"the pipeline cannot be saved: the backbone of its step {name!r} is code of your own; save the head, "
+                "pipe[-1].save(path), and make the pipeline again with it"
+            )
         weights = None if step.weights is None else os.fspath(step.weights)
         return {}, "extractor", [step.backbone, weights, list(step.origin_)]
     if step in (None, "passthrough"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taer.experiment import Result
-from taer.heads import HEADS
+from taer.experiment import Result, grouped, params_of
+from taer.heads import HEADS, Head
 from taer.paper.measured import is_paper_order
 
 
@@ -54,7 +54,17 @@ class Setting:
 
 def rank(method: str) -> int:
     """The position of a method among the heads; unknown methods come last."""
-    return list(HEADS).index(method) if method in HEADS else len(HEADS)
+    names = list(HEADS)
+    return names.index(method) if method in names else len(names)
+
+
+def known_head(method: str) -> type[Head] | None:
+    """The class of a head, unless it is the user's own and its module is not imported: results import nothing."""
+    if ":" not in method:
+        return HEADS.get(method)
+    module, _, name = method.partition(":")
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) and issubclass(found, Head) else None
 
 
 def slug(words: str) -> str:
@@ -88,29 +98,36 @@ def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:
 
 
 def _groups(directory: str, results: Sequence[Result]) -> list[Group]:
-    together: dict[str, list[Result]] = {}
-    for result in results:
-        key = json.dumps([result["method"], _settings(result)], sort_keys=True)
-        together.setdefault(key, []).append(result)
-    by_method: dict[str, list[list[Result]]] = {}
-    for members in together.values():
-        by_method.setdefault(members[0]["method"], []).append(sorted(members, key=lambda run: run["seed"]))
-    groups = []
-    for method, alike in by_method.items():
-        settings = [_settings(members[0]) for members in alike]
-        varying = [name for name in settings[0] if len({json.dumps(one.get(name)) for one in settings}) > 1]
-        for members, own in zip(alike, settings, strict=True):
-            told = ", ".join(f"{name} {own[name]}" for name in varying)
-            groups.append(Group(method, told, directory, own, members))
-    return sorted(groups, key=lambda group: (rank(group.method), group.label))
+    groups = [
+        Group(
+            alike.method,
+            alike.detail,
+            directory,
+            alike.settings,
+            sorted(alike.results, key=lambda run: run["seed"]),
+        )
+        for alike in grouped(results, _settings)
+    ]
+    return sorted(groups, key=lambda group: (rank(group.method), group.method, _natural(group.detail)))
+
+
+def _natural(detail: str) -> list[tuple[float, str]]:
+    """A key that sorts numbers in a text by their value: those of a sweep."""
+    return [(_number(word), word) for word in detail.replace(",", " ").split()]
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return float("inf")
 
 
 def _settings(result: Result) -> dict[str, Any]:
     """The parameters, and the kind of class order: by seed, natural, or given."""
-    params = {name: value for name, value in result["params"].items() if name != "random_state"}
     order = [label for task in result["tasks"] for label in task]
     fixed = "natural" if order == sorted(order) else "given"
-    return params | {"order": "torch" if is_paper_order(result) else fixed}
+    return params_of(result) | {"order": "torch" if is_paper_order(result) else fixed}
 
 
 def _sampling(result: Result) -> str:

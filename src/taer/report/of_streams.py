@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from shlex import quote
 
 import numpy as np
 
 from taer.experiment import Result, mean_auroc, task_given
 from taer.features import load_features
-from taer.heads import HEADS, make_head
 from taer.paper import NAMES, experiment, variants
 from taer.paper.measured import Number, is_paper_order, result_key
 from taer.report.blocks import Block, Listing, Section
-from taer.report.collect import Group, Setting
+from taer.report.collect import Group, Setting, known_head
 from taer.report.figures import Curve, Picture, curves, matrices
 from taer.report.of_paper import confusion_block
 from taer.report.tables import Table, Value, signed
@@ -61,7 +61,8 @@ def label(group: Group) -> str:
 
 def _summary(setting: Setting) -> Table:
     accuracies = ("last", "base", "new", "harmonic", "AIA") if setting.sampling else ("A_T", "AIA")
-    guesses = any(HEADS[group.method].card.guesses_task for group in setting.groups if group.method in HEADS)
+    heads = [known_head(group.method) for group in setting.groups]
+    guesses = any(head.card.guesses_task for head in heads if head is not None)
     columns = ["Method", "Runs", *(f"{name} (%)" for name in accuracies), "Forgetting (%)", "ECE (%)"]
     columns += ["Novelty AUROC (%)", "Seconds", "Samples kept", "Bytes kept", *["Task given (%)"] * guesses]
     rows: list[list[Value]] = [
@@ -176,10 +177,10 @@ def _again(setting: Setting) -> list[Block]:
 
 def _command(setting: Setting, group: Group) -> str:
     first = f" --first {setting.sizes[0]}" if len(set(setting.sizes)) > 1 else ""
-    defaults = make_head(group.method).get_params() if group.method in HEADS else {}
-    same = defaults | {"order": group.params["order"]}
+    head = known_head(group.method)
+    same = ({} if head is None else head().get_params()) | {"order": group.params["order"]}
     changed = {name: value for name, value in group.params.items() if (name, value) not in same.items()}
-    options = "".join(f" --set {name}={value}" for name, value in changed.items())
+    options = "".join(f" --set {quote(f'{name}={value}')}" for name, value in changed.items())
     order = {"torch": "", "natural": " --order natural"}.get(group.params["order"], " --order FILE")
     tasks, seeds = len(setting.sizes) - bool(first), max(run["seed"] for run in group.results) + 1
     shots = group.results[0]["shots"]
@@ -188,4 +189,6 @@ def _command(setting: Setting, group: Group) -> str:
     stream = f"{'--samples FILE' if given else f'--tasks {tasks}{first}{order}{drawn}'} --seeds {seeds}"
     # A result has the fingerprint of its features, not their path; only the embedded ones are always available.
     file = "" if group.results[0]["features"] == load_features().fingerprint else " FEATURES"
-    return f"taer run{file} --methods {group.method} {stream}{options}"
+    module = group.results[0].get("module", "")
+    own = f" --import {module}" if module else ""
+    return f"taer{own} run{file} --methods {group.method} {stream}{options}"
