@@ -8,7 +8,7 @@ from scipy.stats import multivariate_t
 
 import taer
 from taer.heads.bayes import head as bayes_head
-from taer.heads.bayes import trial
+from taer.heads.bayes import state, trial
 from taer.heads.bayes.constants import STRENGTHS
 from taer.heads.bayes.density import Spread, Summary, log_densities, merged, predictive, summarize
 from tests.conftest import blobs
@@ -325,3 +325,14 @@ def test_what_belongs_to_another_world_stays_unknown_beside_classes_of_few_sampl
     known = X[y < 40][::5]
     with_distance = taer.metrics.novelty_auroc(head.novelty(known), head.novelty(strangers))
     assert with_distance > 0.99
+
+
+def test_scores_in_small_parts_are_the_same(many, monkeypatch):
+    X, y = many
+    head = learned(X, y, np.arange(20), np.arange(20, 30))
+    lone = X[:1]  # a class without directions
+    head.partial_fit(lone, np.array([77]))
+    expected = head.scores(X)
+    monkeypatch.setattr(state, "_AT_ONCE", 1)
+    np.testing.assert_array_equal(head.scores(X), expected)
+    np.testing.assert_array_equal(head.scores(X, [7, 77, 3]), expected[:, [7, 30, 3]])

@@ -55,7 +55,7 @@ def test_what_it_keeps(name, hard_tasks):
     kept = (
         "everything" if isinstance(memory, Everything)
         else "exemplars" if memory is not None
-        else "statistics" if hasattr(head, "statistics_") or hasattr(head, "counts_")
+        else "statistics" if hasattr(head, "statistics_") or hasattr(head, "densities_")
         else "nothing"
     )  # fmt: skip
     assert kept == head.card.keeps

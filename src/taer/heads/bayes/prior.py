@@ -278,6 +278,6 @@ def stored(
         psi=np.append(spread.psi, spread.rest),
         strength=strength,
         knots=knots,
-        temperature=temperature,
+        temperature=float(temperature),
         far=far,
     )

@@ -15,6 +15,7 @@ from taer.heads.bayes.integers import quantized
 
 _WIDEST = 1 - 1e-9  # below one: how far directions may reduce a squared distance
 _FEW = 1 / 8  # of the classes: rows with shorter lists share too few classes to be scored together
+_AT_ONCE = 1 << 20  # products with directions that are computed together, so that they stay in the cache
 _TIES = 1e-5  # relative difference below which scores may be equal in float32
 
 
@@ -165,17 +166,25 @@ class Densities:
 
     def _reductions(self, space: Space, classes: np.ndarray) -> np.ndarray:
         """By how much the directions of the classes reduce the squared distances."""
-        places, numbers = self._places(classes), self.numbers[classes]
         found = np.zeros((len(space.rows), len(classes)))
+        parts = np.cumsum(self.numbers[classes]) * len(space.rows) // _AT_ONCE
+        starts = np.flatnonzero(np.diff(parts, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):
+            found[:, start:end] = self._reductions_of(space.rows, classes[start:end])
+        return np.minimum(found, self.most[classes], out=found)
+
+    def _reductions_of(self, rows: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        places, numbers = self._places(classes), self.numbers[classes]
+        found = np.zeros((len(rows), len(classes)))
         if len(places):
-            in_a_row = len(places) == places[-1] - places[0] + 1
+            in_a_row = len(places) == places[-1] - places[0] + 1 and (np.diff(places) == 1).all()
             directions = self.directions[places[0] : places[-1] + 1] if in_a_row else self.directions[places]
-            off = exact.products(space.rows, directions)
+            off = exact.products(rows, directions)
             off *= self.scales[places]
             off -= self.offsets[places]
             starts = (np.cumsum(numbers) - numbers)[numbers > 0]
             found[:, numbers > 0] = np.add.reduceat(np.square(off, out=off), starts, axis=1)
-        return np.minimum(found, self.most[classes], out=found)
+        return found
 
     def _places(self, classes: np.ndarray) -> np.ndarray:
         """The places of the directions of classes, class after class."""
