@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,24 @@ def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterat
         if sync:
             _sync(partial)
         os.replace(partial, path)
-        if sync:
-            _sync(path.parent)
-    finally:
+    except BaseException:
+        _remove(partial)
+        raise
+    if sync:
+        _sync(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it; their entries survive a loss of power once this returns."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync(path.parent)
+
+
+def _remove(partial: Path) -> None:
+    """Remove what was half written, if that is possible; the error that is being raised says more than another would."""
+    with suppress(OSError):
         if partial.is_dir():
             shutil.rmtree(partial, ignore_errors=True)
         else:

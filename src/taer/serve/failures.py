@@ -1,0 +1,118 @@
+"""Failures of storage: what the system reported, told in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+Cause = Literal["full", "io", "permission", "busy", "damaged", "other"]
+_WORDS: dict[Cause, str] = {
+    "full": "the disk is full",
+    "io": "the disk failed to read or write",
+    "permission": "a permission is missing",
+    "busy": "another program keeps the database locked",
+    "damaged": "the database is damaged",
+    "other": "the system failed",
+}
+_AT_START: dict[Cause, str] = {
+    "full": "Free some space, then start again",
+    "io": "Look for the cause in the system's log, and at the disk; then start again",
+    "permission": "Let the user that runs the service read and write the folder and all its files, then start again",
+    "busy": "End that program, then start again",
+    "other": "Remove the cause, then start again",
+}
+_OF_ERRNO: dict[int | None, Cause] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EIO: "io",
+    errno.EACCES: "permission",
+    errno.EPERM: "permission",
+    errno.EROFS: "permission",
+}
+_OF_SQLITE: dict[int, Cause] = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_IOERR: "io",
+    sqlite3.SQLITE_PERM: "permission",
+    sqlite3.SQLITE_READONLY: "permission",
+    sqlite3.SQLITE_CANTOPEN: "other",
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_PROTOCOL: "busy",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+}
+
+
+class StorageFailed(OSError):
+    """Something could not be read or written; the message says why, and whether something was changed."""
+
+
+class CommitFailed(StorageFailed):
+    """Nothing was changed; but after a crash right now, SQLite might still find the transaction in its log."""
+
+
+class StartFailed(StorageFailed):
+    """The service cannot start; the message says why, and what to do."""
+
+
+def cause_of(error: OSError | sqlite3.Error) -> Cause | None:
+    """Why storage failed; None for an error that is not one of storage, such as a file that does not exist."""
+    if isinstance(error, sqlite3.Error):
+        return _OF_SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)  # without the bits that say more
+    if isinstance(error, FileNotFoundError):
+        return None
+    return "permission" if isinstance(error, PermissionError) else _OF_ERRNO.get(error.errno, "other")
+
+
+@contextmanager
+def storage_failures(then: str, kind: type[StorageFailed] = StorageFailed) -> Iterator[None]:
+    """Tell errors of storage as :class:`StorageFailed`; ``then`` says what follows from them."""
+    try:
+        yield
+    except StorageFailed:
+        raise
+    except (OSError, sqlite3.Error) as error:
+        cause = cause_of(error)
+        if cause is None:
+            raise
+        raise kind(f"{_WORDS[cause]} ({_reported(error)}); {then}") from error
+
+
+def at_start(folder: Path, error: OSError | sqlite3.Error) -> Exception:
+    """Why the folder of a service cannot be opened. Only a damaged database is called damaged."""
+    told = isinstance(error, StorageFailed)
+    reported = error.__cause__ if told else error
+    if isinstance(error, StartFailed) or not isinstance(reported, OSError | sqlite3.Error):
+        return error
+    cause = cause_of(reported) or ("damaged" if isinstance(reported, sqlite3.Error) else None)
+    if cause is None:
+        return error
+    if cause == "damaged":
+        return ValueError(
+            f"{folder}: taer.db is damaged, or not a database of this service ({str(reported)[:100]}). Restore a copy "
+            "made by taer backup; or move taer.db, taer.db-wal and taer.db-shm away, and the history is rebuilt from "
+            "versions/"
+        )
+    if cause == "other" and not _may_write(folder):  # SQLite says only that it cannot open a file
+        cause = "permission"
+    why = str(error) if told else f"{_WORDS[cause]} ({_reported(reported)})"
+    return StartFailed(
+        f"{folder}: {why}. {_AT_START[cause]}. This does not mean that taer.db is damaged: leave it where it is"
+    )
+
+
+def _may_write(folder: Path) -> bool:
+    paths = [folder, *folder.glob("taer.db*")]
+    return all(os.access(path, os.R_OK | os.W_OK, effective_ids=True) for path in paths)
+
+
+def _reported(error: OSError | sqlite3.Error) -> str:
+    """What the system said, without paths, which are nobody's business behind HTTP."""
+    if not isinstance(error, OSError):
+        return str(error)[:100]
+    return os.strerror(error.errno) if error.errno else str(error)[:100]
