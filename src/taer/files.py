@@ -14,9 +14,11 @@ from typing import Any
 def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator[Path]:
     """Write a file or a folder atomically: yields a temporary path that is renamed to ``path`` at the end.
 
-    After an error the temporary path is removed. With ``sync`` the file survives a loss of power once this returns.
+    After an error the temporary path is removed, and a file that was not there before is not there. With ``sync`` the
+    file survives a loss of power once this returns.
     """
     path = Path(path)
+    is_new = not path.exists()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
@@ -29,7 +31,12 @@ def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterat
         _remove(partial)
         raise
     if sync:
-        _sync(path.parent)
+        try:
+            _sync(path.parent)
+        except OSError:
+            if is_new:
+                _remove(path)
+            raise
 
 
 def make_folder(path: Path) -> None:
@@ -40,13 +47,13 @@ def make_folder(path: Path) -> None:
         _sync(path.parent)
 
 
-def _remove(partial: Path) -> None:
-    """Remove what was half written, if that is possible; the error that is being raised says more than another would."""
+def _remove(path: Path) -> None:
+    """Remove what was written, if that is possible; the error that is being raised says more than another would."""
     with suppress(OSError):
-        if partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            partial.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -113,8 +113,11 @@ class Database:
         (schema,) = self._db.execute("PRAGMA user_version").fetchone()
         if schema not in (0, 1, _SCHEMA):
             raise ValueError(f"{self.folder}: made by another version of taer (schema {schema})")
-        if schema != _SCHEMA:  # otherwise nothing is written, so that a full disk does not keep it from starting
+        if schema != _SCHEMA:  # otherwise nothing is written: a full disk need not keep the service from answering
             self._make_tables(schema)
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("UPDATE current SET version = version")  # whether it may be written; nothing is
+        self._db.execute("ROLLBACK")
         self._check()
         self.to_file()
 
@@ -162,7 +165,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """What is done inside is committed as a whole. Raises StorageFailed, and then nothing was changed."""
-        with self._lock, storage_failures("nothing was changed"), self._begun() as db:
+        with self._lock, storage_failures("nothing was changed", self.folder), self._begun() as db:
             yield db
 
     @contextmanager
@@ -178,7 +181,7 @@ class Database:
         except sqlite3.Error:
             self._roll_back()
             self._checkpoint("TRUNCATE")  # else its whole, but unsynced, frames could be found after a crash
-            with storage_failures("nothing was changed", CommitFailed):
+            with storage_failures("nothing was changed", self.folder, CommitFailed):
                 raise
 
     def _roll_back(self) -> None:
@@ -187,5 +190,5 @@ class Database:
                 self._db.execute("ROLLBACK")
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        with self._lock, storage_failures("the database cannot be read"):
+        with self._lock, storage_failures("the database cannot be read", self.folder):
             return self._db.execute(query, values).fetchall()

@@ -53,7 +53,7 @@ def answer_in_sentences(app: FastAPI) -> None:
 
     @app.exception_handler(StorageFailed)
     async def storage(_: Request, error: StorageFailed) -> JSONResponse:
-        _log.error("storage failed: %s", error, exc_info=error)
+        _log.error("storage failed: %s", error)
         return sentence(503, str(error))
 
     @app.exception_handler(Exception)

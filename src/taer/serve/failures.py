@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+_PAGE = 4096  # bytes; the least that the database writes
 Cause = Literal["full", "io", "permission", "busy", "damaged", "other"]
 _WORDS: dict[Cause, str] = {
     "full": "the disk is full",
@@ -60,27 +61,44 @@ class StartFailed(StorageFailed):
     """The service cannot start; the message says why, and what to do."""
 
 
-def cause_of(error: OSError | sqlite3.Error) -> Cause | None:
-    """Why storage failed; None for an error that is not one of storage, such as a file that does not exist."""
+def cause_of(error: OSError | sqlite3.Error, folder: Path) -> Cause | None:
+    """Why storage failed in a folder; None for an error that is not one of storage, such as a file that is missing."""
     if isinstance(error, sqlite3.Error):
-        return _OF_SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)  # without the bits that say more
+        return _of_sqlite(getattr(error, "sqlite_errorcode", 0) & 0xFF, folder)  # without the bits that say more
     if isinstance(error, FileNotFoundError):
         return None
     return "permission" if isinstance(error, PermissionError) else _OF_ERRNO.get(error.errno, "other")
 
 
+def _of_sqlite(code: int, folder: Path) -> Cause | None:
+    """SQLite does not always pass on what the system said: it reports a file that it could not open, read or write."""
+    cause = _OF_SQLITE.get(code)
+    if cause in ("io", "other", "permission"):
+        if not _may_write(folder):
+            return "permission"
+        if _is_full(folder):
+            return "full"
+        return "other" if cause == "permission" else cause
+    return cause
+
+
 @contextmanager
-def storage_failures(then: str, kind: type[StorageFailed] = StorageFailed) -> Iterator[None]:
-    """Tell errors of storage as :class:`StorageFailed`; ``then`` says what follows from them."""
+def storage_failures(then: str, folder: Path, kind: type[StorageFailed] = StorageFailed) -> Iterator[None]:
+    """Tell errors of storage in a folder as :class:`StorageFailed`; ``then`` says what follows from them."""
     try:
         yield
     except StorageFailed:
         raise
     except (OSError, sqlite3.Error) as error:
-        cause = cause_of(error)
-        if cause is None:
+        if cause_of(error, folder) is None:
             raise
-        raise kind(f"{_WORDS[cause]} ({_reported(error)}); {then}") from error
+        raise kind(f"{in_words(error, folder)}; {then}") from error
+
+
+def in_words(error: OSError | sqlite3.Error, folder: Path) -> str:
+    """Why storage failed in a folder, and what the system or SQLite said."""
+    cause = cause_of(error, folder)
+    return f"{_WORDS[cause]} ({_reported(error)})" if cause else _reported(error)
 
 
 def at_start(folder: Path, error: OSError | sqlite3.Error) -> Exception:
@@ -89,7 +107,7 @@ def at_start(folder: Path, error: OSError | sqlite3.Error) -> Exception:
     reported = error.__cause__ if told else error
     if isinstance(error, StartFailed) or not isinstance(reported, OSError | sqlite3.Error):
         return error
-    cause = cause_of(reported) or ("damaged" if isinstance(reported, sqlite3.Error) else None)
+    cause = cause_of(reported, folder) or ("damaged" if isinstance(reported, sqlite3.Error) else None)
     if cause is None:
         return error
     if cause == "damaged":
@@ -98,9 +116,7 @@ def at_start(folder: Path, error: OSError | sqlite3.Error) -> Exception:
             "made by taer backup; or move taer.db, taer.db-wal and taer.db-shm away, and the history is rebuilt from "
             "versions/"
         )
-    if cause == "other" and not _may_write(folder):  # SQLite says only that it cannot open a file
-        cause = "permission"
-    why = str(error) if told else f"{_WORDS[cause]} ({_reported(reported)})"
+    why = str(error) if told else in_words(reported, folder)
     return StartFailed(
         f"{folder}: {why}. {_AT_START[cause]}. This does not mean that taer.db is damaged: leave it where it is"
     )
@@ -109,6 +125,14 @@ def at_start(folder: Path, error: OSError | sqlite3.Error) -> Exception:
 def _may_write(folder: Path) -> bool:
     paths = [folder, *folder.glob("taer.db*")]
     return all(os.access(path, os.R_OK | os.W_OK, effective_ids=True) for path in paths)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _PAGE or found.f_favail == 0 < found.f_files
 
 
 def _reported(error: OSError | sqlite3.Error) -> str:

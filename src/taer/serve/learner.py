@@ -68,7 +68,7 @@ class Learner:
 
         Raises Refused, StorageFailed, or Ended if the process ended before it answered, whatever it had done by then.
         """
-        with storage_failures("nothing was changed"):
+        with storage_failures("nothing was changed", self._folder):
             self.start()
         answer = self._ask({"task": task, **options})
         if "refused" in answer:
@@ -119,7 +119,7 @@ def main(folder: Path) -> None:
 
 def _answer(folder: Path, opened: Callable[[Path], Store], order: dict[str, Any]) -> dict[str, Any]:
     try:
-        with storage_failures("nothing was changed"), only_one(folder, "learner", wait=True):
+        with storage_failures("nothing was changed", folder), only_one(folder, "learner", wait=True):
             return asdict(TASKS[order.pop("task")](opened(folder), **order))
     except Refused as error:
         return {"refused": str(error)}

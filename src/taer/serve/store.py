@@ -161,10 +161,11 @@ class Store(Database):
         """
         if not version:
             return None
-        with storage_failures(f"version {version} cannot be read"):
+        with storage_failures(f"version {version} cannot be read", self.folder):
             try:
+                self._file(version).open("rb").close()  # the reader below does not say why it cannot read
                 return load(self._file(version))
-            except FileNotFoundError:
+            except (FileNotFoundError, IsADirectoryError):
                 raise ValueError(f"{self._file(version)}: no such file") from None
 
     def add_version(
@@ -208,7 +209,7 @@ class Store(Database):
 
     def _next(self) -> int:
         """A number that no version, no purged version and no file has."""
-        with storage_failures("nothing was changed"):
+        with storage_failures("nothing was changed", self.folder):
             taken = [
                 number for (number,) in self.rows("SELECT version FROM purged UNION SELECT version FROM versions")
             ]
@@ -222,7 +223,7 @@ class Store(Database):
         """
         file = self._file(version)
         try:
-            with storage_failures("nothing was changed"):
+            with storage_failures("nothing was changed", self.folder):
                 head.save(file)
             yield
         except BaseException as error:
