@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from taer.serve.serving import Serving
 from tests.serve.conftest import vectors
 from tests.serve.test_app import add, taught
 from tests.serve.test_edits import listed
@@ -91,18 +90,17 @@ def test_a_correction_that_lost_the_race_with_a_task_corrects_what_was_learned(c
 def test_a_purge_does_not_come_between_a_task_and_the_look_at_its_version(client, monkeypatch):
     taught(client, 0, 1)
     (number, *_) = add(client, "class 2", vectors(2))["ids"]
-    load, purged = Serving.load, []
+    do, purged = client.service.learner.do, []
 
-    def late(store, version):
-        if not purged:
-            purged.append(None)
-            purged.append(client.post("/purge", json={"ids": [number]}))
-        return load(store, version)
+    def then_purge(*task, **options):
+        done = do(*task, **options)
+        purged.append(client.post("/purge", json={"ids": [number]}))
+        return done
 
-    monkeypatch.setattr(Serving, "load", late)
+    monkeypatch.setattr(client.service.learner, "do", then_purge)
     learned = client.post("/learn")
     assert (learned.status_code, learned.json().get("version")) == (200, 2)
-    assert purged[1].status_code == 409
+    assert purged[0].status_code == 409
     assert client.post("/purge", json={"ids": [number]}).json()["versions"] == [2]
 
 
