@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from taer.files import make_folder
-from taer.serve.failures import CommitFailed, at_start, storage_failures
+from taer.serve.failures import UNLESS_KILLED, CommitFailed, StorageFailed, at_start, storage_failures
 
 _log = logging.getLogger("taer.serve")
 _SCHEMA = 2
@@ -180,8 +180,10 @@ class Database:
             self._db.execute("COMMIT")
         except sqlite3.Error:
             self._roll_back()
-            self._checkpoint("TRUNCATE")  # else its whole, but unsynced, frames could be found after a crash
-            with storage_failures("nothing was changed", self.folder, CommitFailed):
+            # Its frames in the log may be whole, though not synced, and would be found after a crash.
+            doubtful = self._checkpoint("TRUNCATE")
+            then, kind = (UNLESS_KILLED, CommitFailed) if doubtful else ("nothing was changed", StorageFailed)
+            with storage_failures(then, self.folder, kind):
                 raise
 
     def _roll_back(self) -> None:

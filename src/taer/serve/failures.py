@@ -49,12 +49,15 @@ _OF_SQLITE: dict[int, Cause] = {
 }
 
 
+UNLESS_KILLED = "nothing was changed, unless the service is killed before it can write again"
+
+
 class StorageFailed(OSError):
     """Something could not be read or written; the message says why, and whether something was changed."""
 
 
 class CommitFailed(StorageFailed):
-    """Nothing was changed; but after a crash right now, SQLite might still find the transaction in its log."""
+    """A commit that failed and could not be erased from SQLite's log either: after a crash right now it may be found."""
 
 
 class StartFailed(StorageFailed):
