@@ -174,9 +174,20 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
         self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_, weights))
+        self._check_learned(np.unique(numbers))
         self._outdate()
         if not (first or self.card.few_shot):
             warn_of_few(self.name, arriving, self._class_counts())
+
+    def _check_learned(self, classes: np.ndarray) -> None:
+        """Raise ValueError if the state of some classes is not finite: features of this size cannot be learned."""
+        for name in self.class_arrays:
+            values = getattr(self, name, None)
+            if values is not None and not np.isfinite(values[classes]).all():
+                raise ValueError(
+                    f"{type(self).__name__} cannot learn features of this size: its {name} would not be finite; scale "
+                    "the features to about 1, or use float64"
+                )
 
     def _class_counts(self) -> np.ndarray:
         """Number of samples learned per class, in order of arrival, for the warning about few samples."""

@@ -29,6 +29,8 @@ def keep_threshold(head: Any, X: Any, false_alarms: float, per_class: bool) -> N
     else:
         labels, novelty = head.predict(X), head.novelty(X)
         found = float(np.quantile(novelty, 1 - false_alarms))
+        if not found < largest(novelty):
+            raise ValueError("the novelty of too many of these samples cannot be computed for a threshold")
         groups = {label: novelty[labels == label] for label in np.unique(labels).tolist()} if per_class else {}
         own = {
             label: float(np.quantile(values, 1 - false_alarms))
@@ -50,6 +52,16 @@ def thresholds_of(head: Any, labels: np.ndarray, threshold: float | None) -> Any
         return head.threshold_ if threshold is None else threshold
     own = head.class_thresholds_
     return np.array([own.get(label, head.threshold_) for label in labels.tolist()])
+
+
+def above(novelty: np.ndarray, limits: Any) -> np.ndarray:
+    """Which samples are unknown: all but those whose novelty could be computed and is at or below the limit."""
+    return ~((novelty < largest(novelty)) & (novelty <= limits))
+
+
+def largest(novelty: np.ndarray) -> Any:
+    """The novelty of a sample for which it cannot be computed; unlike infinity, JSON can hold it."""
+    return np.finfo(novelty.dtype).max
 
 
 def marked(labels: np.ndarray, unknown: Any, where: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from taer.heads import exact
 from taer.heads.adapter.branches import Branches
 from taer.heads.adapter.memory import ExemplarHead
+from taer.heads.adapter.network import exact_units
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, check_finite
@@ -110,8 +111,8 @@ class AANetsAdapter(
         return branches.gradients(batch.rows, answer, by_scores, margin, by_features)
 
     def _units(self, X: np.ndarray) -> np.ndarray:
-        branches = replace(self._branches(), columns=self.columns_[:0])  # cosines are not needed
-        return branches(self.embedding_(X)).features
+        branches, rows = replace(self._branches(), columns=self.columns_[:0]), self.embedding_(X)  # without cosines
+        return branches.answer(exact_units(self.hidden_, rows), exact_units(self.plastic_, rows)).features
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = unit_rows(self.columns_ if classes is None else self.columns_[classes])

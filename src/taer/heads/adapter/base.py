@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.adapter.network import Network, NetworkLoop, NetworkPlan, units_of
+from taer.heads.adapter.network import Network, NetworkLoop, NetworkPlan, exact_units
 from taer.heads.base import Head, Task, grown
 from taer.heads.descent import loop
 from taer.heads.embedding import Standardize
@@ -91,4 +91,4 @@ class AdapterHead(Head):
 
     def _units(self, X: np.ndarray) -> np.ndarray:
         """The activations of the units for some rows of the user's features."""
-        return units_of(self.hidden_, self.embedding_(X))
+        return exact_units(self.hidden_, self.embedding_(X))

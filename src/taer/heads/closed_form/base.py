@@ -95,7 +95,7 @@ class ClosedFormHead(Head):
     def _calibrate(self, trial: Self, rest: Task, held: Task) -> None:
         """Fit the temperature, with scores of a head that has not counted the held-out samples."""
         trial._solve(rest)
-        scores = trial._scores(held.X[:]).astype(np.float64)
+        scores = trial._finite_scores(held.X[:]).astype(np.float64)
         if self.card.frozen:
             pooled = getattr(self, "held_out_", None) or PooledLosses.start(scores)
             self.held_out_ = pooled.plus(scores, held.y, held.weight)
@@ -139,14 +139,17 @@ class ClosedFormHead(Head):
 
     def _best_among(self, X: np.ndarray, possible: np.ndarray) -> np.ndarray:
         """The best class of each row by its exact score, given which classes can be the best."""
+        if possible.shape[1] == 1:  # nothing to choose, but its score must be a number
+            return super()._best(X)
         best: np.ndarray = possible.argmax(axis=1)
         for row in np.flatnonzero(possible.sum(axis=1) > 1):
             classes = self.numbers_[possible[row][self.numbers_]]  # the first of classes_ among equals
-            best[row] = classes[self._scores(X[[row]], classes).argmax()]
+            best[row] = classes[self._finite_scores(X[[row]], classes).argmax()]
         return best
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        return super().probabilities(scores / self.temperature_)
+        # Divide differences, which are never above 0: quotients of large scores could all be infinite.
+        return super().probabilities((scores - scores.max(axis=-1, keepdims=True)) / self.temperature_)
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Entropy, plus the distance to the nearest class relative to the distance to the mean of all classes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh, get_blas_funcs, lapack, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigh, lapack, solve_triangular
 
 from taer.heads import exact
 from taer.statistics import ClassStatistics
@@ -44,15 +44,25 @@ class RelativeDistances:
         between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
         total = (statistics.scatter + between.T @ between) / statistics.n_samples
         near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
-        self._classes, self._all = discriminants(statistics.means, near), discriminants(mean, far)
-        self._curvature = (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)
+        # In this unit, float32 can hold the inverse covariances of features of any size.
+        self._unit = np.ldexp(1.0, np.frexp(np.sqrt(np.trace(far) / len(far)))[1])
+        near, far, means, mean = (
+            near / self._unit**2,
+            far / self._unit**2,
+            statistics.means / self._unit,
+            mean / self._unit,
+        )
+        (columns, offsets), (background, level) = discriminants(means, near), discriminants(mean, far)
+        self._offsets = np.append(offsets, level)
+        curvature = np.linalg.inv(near) - np.linalg.inv(far)
+        self._columns = exact.rounded(np.concatenate([curvature, columns, background]), np.float32)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        short = rows.astype(np.float32)  # enough for a ranking
-        curved = ((short @ self._curvature) * short).sum(axis=1)
-        (columns, offsets), (background, level) = self._classes, self._all
-        to_nearest = (rows @ columns.T + offsets).max(axis=1)
-        distances: np.ndarray = 0.5 * curved - to_nearest + (rows @ background.T + level)[:, 0]
+        rows, width = rows / self._unit, rows.shape[1]
+        products = exact.products(rows, self._columns)
+        curved = (products[:, :width] * rows).sum(axis=1)
+        scores = products[:, width:] + self._offsets
+        distances: np.ndarray = 0.5 * curved - scores[:, :-1].max(axis=1) + scores[:, -1]
         return distances
 
 
@@ -69,13 +79,10 @@ def whitener(covariance: np.ndarray) -> np.ndarray:
 
 
 def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
-    """Squared Mahalanobis distances of rows to a mean; ``inverse`` is a :func:`whitener`, in any precision."""
-    apart = (rows - mean).astype(inverse.dtype)
-    if len(rows) <= exact.GEMV_ROWS:
-        return np.square(apart @ inverse.T).sum(axis=1)
-    multiply = get_blas_funcs("trmm", (inverse, apart))  # half the work of a product with a full matrix
-    white = multiply(1.0, inverse.T, apart.T, trans_a=1, overwrite_b=1)
-    return np.einsum("ij,ij->j", white, white)
+    """Squared Mahalanobis distances of rows to a mean; ``inverse`` is a :func:`whitener`, rounded for exact products."""
+    multiply = exact.triangular_products if inverse.dtype == np.float32 else exact.products
+    # one row after the other in memory, so that the sum over a row does not depend on the others
+    return np.square(np.ascontiguousarray(multiply(rows - mean, inverse))).sum(axis=1)
 
 
 def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from taer.heads import exact
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.linalg import shrunk, squared_distances, whitener
@@ -69,7 +70,7 @@ class RGDA(
         for number, count in enumerate(statistics.counts):
             own = base if count < 2 else shrunk(statistics.scatters[number] / count, self.shrinkage)
             inverse = whitener((1 - self.own) * base + self.own * own)
-            self.whiteners_[number] = inverse
+            self.whiteners_[number] = exact.rounded(inverse, self.dtype_)
             self.offsets_[number] = np.log(np.diag(inverse)).sum()
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
