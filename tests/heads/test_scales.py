@@ -42,7 +42,8 @@ def answer_of(ask):
     try:
         return ask()
     except ValueError as error:
-        assert "scale the features" in str(error)
+        if "scale the features" not in str(error):
+            raise
         return None
 
 

@@ -106,7 +106,9 @@ def _random_fourier(state: dict[str, Any], old: dict[str, Any], params: dict[str
 
 
 def _nearest_mean(state: dict[str, Any], old: dict[str, Any], params: dict[str, Any]) -> None:
-    means = state.pop("means_")
+    means, arrays = state.pop("means_"), state["statistics_"].to_arrays()
+    variances = np.diagonal(arrays["scatter"]).copy()
+    state["statistics_"] = ClassStatistics.from_arrays({**arrays, "scatter": variances})
     offsets = np.zeros(len(means)) if params["metric"] == "cosine" else -0.5 * np.square(means).sum(axis=1)
     state |= {
         "columns_": exact.rounded(means, old["dtype_"]),

@@ -32,6 +32,7 @@ class ClosedFormHead(Head):
     """
 
     weighs: ClassVar[bool] = True
+    diagonal: ClassVar[bool] = False  # whether the variances of the features are enough
     fixes: ClassVar[tuple[str, ...]] = ()  # fitted attributes that the first task determines, besides the embedding
     normalize: str = param("none", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
 
@@ -90,7 +91,9 @@ class ClosedFormHead(Head):
 
     def _count(self, task: Task) -> None:
         before = getattr(self, "statistics_", None)
-        self.statistics_: ClassStatistics = collect(self.embedding_, task, before, per_class=self.per_class)
+        self.statistics_: ClassStatistics = collect(
+            self.embedding_, task, before, per_class=self.per_class, diagonal=self.diagonal
+        )
 
     def _calibrate(self, trial: Self, rest: Task, held: Task) -> None:
         """Fit the temperature, with scores of a head that has not counted the held-out samples."""
@@ -104,7 +107,7 @@ class ClosedFormHead(Head):
             self.temperature_ = best_temperature(scores, held.y, held.weight)
 
     def _sums_of(self, task: Task) -> ClassStatistics:
-        return collect(self.embedding_, task, per_class=self.per_class)
+        return collect(self.embedding_, task, per_class=self.per_class, diagonal=self.diagonal)
 
     def _set_sums(self, sums: ClassStatistics, changed: np.ndarray) -> None:
         self.statistics_ = sums

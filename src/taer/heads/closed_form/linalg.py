@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh, lapack, solve_triangular
 
@@ -14,8 +16,11 @@ _LEAST_NOISE = (
 
 
 def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
-    """``(1 - s) Σ + s · tr(Σ)/d · I``; the identity if there is no variance at all."""
+    """``(1 - s) Σ + s · tr(Σ)/d · I``; the identity if there is no variance at all. Variances alone stay such."""
     width = len(covariance)
+    if covariance.ndim == 1:
+        level = covariance.mean()
+        return (1 - shrinkage) * covariance + shrinkage * level if level > 0 else np.ones(width)
     level = np.trace(covariance) / width
     if level <= 0:
         return np.eye(width)
@@ -26,7 +31,10 @@ def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
 
 def discriminants(means: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns ``Σ⁻¹ μ_c`` and offsets ``-μ_cᵀ Σ⁻¹ μ_c / 2`` of linear discriminant analysis with equal priors."""
-    columns = cho_solve(cho_factor(covariance, check_finite=False), means.T, check_finite=False).T
+    if covariance.ndim == 1:
+        columns = means / covariance
+    else:
+        columns = cho_solve(cho_factor(covariance, check_finite=False), means.T, check_finite=False).T
     return columns, -0.5 * (means * columns).sum(axis=1)
 
 
@@ -37,33 +45,48 @@ def class_moments(rows: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 class RelativeDistances:
-    """Half the squared Mahalanobis distance to the nearest class minus that to the overall mean (Ren et al., 2021)."""
+    """Half the squared Mahalanobis distance to the nearest class minus that to the overall mean (Ren et al., 2021).
+
+    ``(½ x C + background - column_c) x + …`` for the nearest c, with x in a unit in which float32 can hold the inverse
+    covariances of features of any size. ``C`` is a vector if the statistics are diagonal.
+    """
 
     def __init__(self, statistics: ClassStatistics) -> None:
         mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
         between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
-        total = (statistics.scatter + between.T @ between) / statistics.n_samples
+        total = (statistics.scatter + statistics.scatter_of(between)) / statistics.n_samples
         near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
-        # In this unit, float32 can hold the inverse covariances of features of any size.
-        self._unit = np.ldexp(1.0, np.frexp(np.sqrt(np.trace(far) / len(far)))[1])
-        near, far, means, mean = (
-            near / self._unit**2,
-            far / self._unit**2,
-            statistics.means / self._unit,
-            mean / self._unit,
-        )
-        (columns, offsets), (background, level) = discriminants(means, near), discriminants(mean, far)
-        self._offsets = np.append(offsets, level)
-        curvature = np.linalg.inv(near) - np.linalg.inv(far)
-        self._columns = exact.rounded(np.concatenate([curvature, columns, background]), np.float32)
+        level = far.mean() if statistics.diagonal else np.trace(far) / len(far)
+        self.unit = float(np.ldexp(1.0, np.frexp(np.sqrt(level))[1]))
+        near, far = near / self.unit**2, far / self.unit**2
+        of_classes, of_all = discriminants(statistics.means / self.unit, near), discriminants(mean / self.unit, far)
+        columns, self.offsets = (np.concatenate(pair) for pair in zip(of_classes, of_all, strict=True))
+        self.columns = exact.rounded(columns, np.float32)
+        if statistics.diagonal:
+            self.curvature = 1 / near - 1 / far
+        else:
+            self.curvature = exact.rounded(np.linalg.inv(near) - np.linalg.inv(far), np.float32)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        rows, width = rows / self._unit, rows.shape[1]
-        products = exact.products(rows, self._columns)
-        curved = (products[:, :width] * rows).sum(axis=1)
-        scores = products[:, width:] + self._offsets
-        distances: np.ndarray = 0.5 * curved - scores[:, :-1].max(axis=1) + scores[:, -1]
+        rows = rows / self.unit
+        bent = rows * self.curvature if self.curvature.ndim == 1 else exact.products(rows, self.curvature)
+        scores = exact.products(rows, self.columns) + self.offsets
+        distances: np.ndarray = 0.5 * (bent * rows).sum(axis=1) - scores[:, :-1].max(axis=1) + scores[:, -1]
         return distances
+
+    def graph(self, graph: Any, rows: str) -> str:
+        """The same as ONNX operations, in float64."""
+        rows = graph.add("Div", rows, np.array(self.unit))
+        wide, one = self.curvature.astype(np.float64), np.array([1])
+        bent = graph.add("Mul", rows, wide) if wide.ndim == 1 else graph.add("MatMul", rows, wide.T)
+        curved = graph.add("ReduceSum", graph.add("Mul", bent, rows), one, keepdims=0)
+        columns = self.columns.astype(np.float64)
+        scores = graph.add("Gemm", rows, columns[:-1], self.offsets[:-1], transB=1)
+        background = graph.add("Gemm", rows, columns[-1:], self.offsets[-1:], transB=1)
+        apart = graph.add(
+            "Sub", graph.add("Squeeze", background, one), graph.add("ReduceMax", scores, axes=[1], keepdims=0)
+        )
+        return str(graph.add("Add", graph.add("Mul", curved, np.array(0.5)), apart))
 
 
 def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
