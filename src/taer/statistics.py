@@ -97,7 +97,7 @@ class ClassStatistics:
             if result is None:
                 empty = cls(X.shape[1], per_class=per_class, diagonal=diagonal)
                 result = _with_room_for(empty, np.unique(labels))
-            _take_in(result, result._of_rows(X, y, weight))
+            _take_in(result, result.of_rows(X, y, weight))
         if result is None:
             raise ValueError("there are no rows")
         return _without(result, result.labels[result.counts == 0])
@@ -120,11 +120,11 @@ class ClassStatistics:
             raise ValueError("the rows contain NaN or infinity")
         if weight is not None and (weight.shape != y.shape or not (weight > 0).all() or np.isinf(weight).any()):
             raise ValueError("weights must be finite numbers above 0, one for each row")
-        merged = self + self._of_rows(X, y, weight)
+        merged = self + self.of_rows(X, y, weight)
         self.__dict__.update(vars(merged))
         return self
 
-    def _of_rows(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> ClassStatistics:
+    def of_rows(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> ClassStatistics:
         """Statistics of the same kind, of some rows."""
         if (y[1:] < y[:-1]).any():
             order = np.argsort(y, kind="stable")

@@ -171,8 +171,8 @@ class Predictor:
 
         ``X`` are held-out samples of known classes, because samples that the head has learned look less novel. ``bayes``
         needs none: it stores how novel its own samples looked before it learned them. With ``per_class``, classes that are
-        predicted often enough also get their own threshold (``class_thresholds_``). Thresholds do not change when the
-        head learns more, so compute them again then.
+        predicted often enough also get their own threshold (``class_thresholds_``). When the head learns more or is
+        corrected, ``bayes`` computes them again by itself; other heads drop them, because they no longer fit.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -37,15 +38,26 @@ def keep_threshold(head: Any, X: Any, false_alarms: float, per_class: bool) -> N
             for label, values in groups.items()
             if len(values) >= max(ENOUGH, 1 / false_alarms)
         }
-    head.threshold_ = found
+    head.threshold_, head.false_alarms_ = found, false_alarms
     if per_class:
         head.class_thresholds_ = own
+
+
+def renew_threshold(head: Any) -> None:
+    """Replace thresholds that a change of the head made stale: from stored novelties, or else by none."""
+    had = {name: vars(head).pop(name, None) for name in ("threshold_", "class_thresholds_", "false_alarms_")}
+    if head.own_novelty and had["false_alarms_"] is not None:
+        with suppress(ValueError):  # nothing is stored while every class has one sample
+            keep_threshold(head, None, had["false_alarms_"], had["class_thresholds_"] is not None)
 
 
 def thresholds_of(head: Any, labels: np.ndarray, threshold: float | None) -> Any:
     """The threshold of each prediction: the given one, else that of its class, else that of the head."""
     if threshold is None and not hasattr(head, "threshold_"):
-        raise ValueError("unknown needs a threshold: novelty_threshold() finds one and keeps it in the head")
+        raise ValueError(
+            "unknown needs a threshold: novelty_threshold() finds one and keeps it in the head. One from held-out "
+            "samples is dropped when the head learns more"
+        )
     if threshold is not None and np.isnan(threshold):
         raise ValueError("unknown needs a threshold that is a number, got NaN")
     if threshold is not None or not hasattr(head, "class_thresholds_"):

@@ -156,9 +156,15 @@ class ClosedFormHead(Head):
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Entropy, plus the distance to the nearest class relative to the distance to the mean of all classes."""
-        distances = kept(self.statistics_.means, RelativeDistances, lambda: RelativeDistances(self.statistics_))
-        apart = distances(self.embedding_(X))
-        return super()._novelty(X, scores) + apart / self.temperature_
+        return super()._novelty(X, scores) + self._distances()(self.embedding_(X)) / self.temperature_
+
+    def _distances(self) -> RelativeDistances:
+        return kept(self.statistics_.means, RelativeDistances, lambda: RelativeDistances(self.statistics_))
+
+    def novelty_graph(self, graph: Any, probabilities: str) -> str:
+        apart = self._distances().graph(graph, self.embedding_.graph(graph, "features"))
+        apart = graph.add("Div", apart, np.array(self.temperature_))
+        return str(graph.add("Add", super().novelty_graph(graph, probabilities), apart))
 
 
 class SolvedHead(ClosedFormHead):

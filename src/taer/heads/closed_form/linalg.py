@@ -83,9 +83,9 @@ class RelativeDistances:
         columns = self.columns.astype(np.float64)
         scores = graph.add("Gemm", rows, columns[:-1], self.offsets[:-1], transB=1)
         background = graph.add("Gemm", rows, columns[-1:], self.offsets[-1:], transB=1)
-        apart = graph.add(
-            "Sub", graph.add("Squeeze", background, one), graph.add("ReduceMax", scores, axes=[1], keepdims=0)
-        )
+        # The largest by its place: ReduceMax is written differently before and after opset 18.
+        nearest = graph.add("GatherElements", scores, graph.add("ArgMax", scores, axis=1, keepdims=1), axis=1)
+        apart = graph.add("Squeeze", graph.add("Sub", background, nearest), one)
         return str(graph.add("Add", graph.add("Mul", curved, np.array(0.5)), apart))
 
 
