@@ -6,13 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1
 shift
-files=(
-    tests/heads/test_every_head.py tests/heads/test_closed_form.py tests/heads/test_baselines.py
-    tests/heads/test_objectives.py tests/heads/test_large_tasks.py tests/heads/test_promise.py
-    tests/heads/test_exact.py tests/heads/test_large_means.py
-    tests/persist/test_save.py tests/persist/test_forged.py tests/persist/test_audit.py tests/persist/test_format2.py
-    tests/cli/test_heads.py tests/cli/test_run.py
-)
+files=(tests/heads tests/persist tests/cli/test_heads.py tests/cli/test_run.py)
 ran=""
 for entry in Nehalem:sse4_2 Haswell:avx2 Zen:avx2 SkylakeX:avx512dq; do
     core=${entry%:*} needs=${entry#*:}
