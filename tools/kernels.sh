@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run the fast tests of heads, saving and the command line under each OpenBLAS kernel that this CPU supports, with one
-# and two threads. Sums round differently in each, and the promises must hold in all. A pass takes two minutes of one core.
+# and two threads. Sums round differently in each, and the promises must hold in all. A pass takes six minutes of one core.
 # Usage: tools/kernels.sh FOLDER-OF-PYTHON [options of pytest]
 set -euo pipefail
 cd "$(dirname "$0")/.."
