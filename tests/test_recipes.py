@@ -169,6 +169,7 @@ def test_onnx_in_a_browser_answers_as_the_head(site, sketches, head):
     np.testing.assert_allclose(
         np.reshape(found["probabilities"], (len(rows), -1)), head.predict_proba(rows), atol=1e-5
     )
+    np.testing.assert_allclose(found["novelty"], head.novelty(rows), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "docs" / "notebooks").glob("*.py")), ids=lambda path: path.stem)

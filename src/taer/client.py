@@ -56,6 +56,7 @@ class Purged(TypedDict):
     versions: list[int]
     current: int
     waiting: int
+    notices: list[str]
 
 
 class _Verbs:

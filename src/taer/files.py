@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from typing import Any
 def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator[Path]:
     """Write a file or a folder atomically: yields a temporary path that is renamed to ``path`` at the end.
 
-    After an error the temporary path is removed. With ``sync`` the file survives a loss of power once this returns.
+    After an error the temporary path is removed, and a file that was not there before is not there. With ``sync`` the
+    file survives a loss of power once this returns.
     """
     path = Path(path)
+    is_new = not path.exists()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
@@ -25,13 +27,33 @@ def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterat
         if sync:
             _sync(partial)
         os.replace(partial, path)
-        if sync:
+    except BaseException:
+        _remove(partial)
+        raise
+    if sync:
+        try:
             _sync(path.parent)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
+        except OSError:
+            if is_new:
+                _remove(path)
+            raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it; their entries survive a loss of power once this returns."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync(path.parent)
+
+
+def _remove(path: Path) -> None:
+    """Remove what was written, if that is possible; the error that is being raised says more than another would."""
+    with suppress(OSError):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            partial.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -14,6 +14,7 @@ from taer.containers import by_position
 _ROUNDING = 1e-28  # relative rounding error of squared float64 numbers
 _ASYMMETRY = 1e-6  # tolerated in a scatter, relative to its largest entry
 _SUMS = 1e-12  # tolerated in sums of squares, relative to them
+_LOST = 1e-12  # of a variance: what a subtraction leaves below that is rounding
 _WEIGHT = 1e-9  # a class with less weight than this is empty: the rest is rounding
 
 
@@ -22,7 +23,8 @@ class ClassStatistics:
 
     Everything is float64 and, up to rounding, does not depend on the order and the size of the chunks. Statistics of
     two machines, two months or two files can be added (``a + b``), and those of data that should no longer count can
-    be subtracted (``a - b``). With ``per_class`` each class has its own scatter, and ``forget`` is exact.
+    be subtracted (``a - b``). With ``per_class`` each class has its own scatter, and ``forget`` is exact. With
+    ``diagonal`` only the diagonal of the pooled scatter is kept, as a vector.
 
     Attributes
     ----------
@@ -31,7 +33,7 @@ class ClassStatistics:
         Numbers of samples, or sums of their weights.
     means : ndarray (classes, width)
     scatter : ndarray (width, width)
-        ``Σ_c Σ_{x of c} (x - mean_c)(x - mean_c)ᵀ``, pooled within classes.
+        ``Σ_c Σ_{x of c} (x - mean_c)(x - mean_c)ᵀ``, pooled within classes; its diagonal, if ``diagonal``.
     scatters : dict of ndarray
         The same for each class, if ``per_class``.
 
@@ -45,12 +47,12 @@ class ClassStatistics:
     True
     """
 
-    def __init__(self, width: int, *, per_class: bool = False) -> None:
-        self.per_class = per_class
+    def __init__(self, width: int, *, per_class: bool = False, diagonal: bool = False) -> None:
+        self.per_class, self.diagonal = per_class, diagonal
         self.labels = np.empty(0, np.int64)
         self.counts = np.empty(0)
         self.means = np.empty((0, width))
-        self.scatter = np.zeros((width, width))
+        self.scatter = np.zeros(width if diagonal else (width, width))
         self.scatters: dict[int, np.ndarray] = {}
 
     @property
@@ -70,13 +72,14 @@ class ClassStatistics:
         return self.means * self.counts[:, None]
 
     def covariance(self) -> np.ndarray:
-        """The pooled covariance within classes, with the unbiased divisor ``n - classes``.
+        """The pooled covariance within classes, with the unbiased divisor ``n - classes``; variances, if ``diagonal``.
 
         Zero if the scatter is only rounding error, as for one sample repeated many times.
         """
-        if np.trace(self.scatter) <= _ROUNDING * (self.counts @ np.square(self.means).sum(axis=1)):
+        if _variances(self.scatter).sum() <= _ROUNDING * (self.counts @ np.square(self.means).sum(axis=1)):
             return np.zeros_like(self.scatter)
-        return self.scatter / max(1, self.n_samples - len(self.labels))
+        n = self.n_samples  # below 1 if weights are small: divided by 1, the covariance would vanish with them
+        return self.scatter / max(min(1, n), n - len(self.labels))
 
     @classmethod
     def of_chunks(
@@ -85,6 +88,7 @@ class ClassStatistics:
         labels: np.ndarray,
         *,
         per_class: bool = False,
+        diagonal: bool = False,
     ) -> ClassStatistics:
         """Statistics of rows, labels and weights (or None) that arrive in chunks.
 
@@ -93,8 +97,9 @@ class ClassStatistics:
         result: ClassStatistics | None = None
         for X, y, weight in chunks:
             if result is None:
-                result = _with_room_for(cls(X.shape[1], per_class=per_class), np.unique(labels))
-            _take_in(result, cls._of_rows(X, y, weight, per_class))
+                empty = cls(X.shape[1], per_class=per_class, diagonal=diagonal)
+                result = _with_room_for(empty, np.unique(labels))
+            _take_in(result, result.of_rows(X, y, weight))
         if result is None:
             raise ValueError("there are no rows")
         return _without(result, result.labels[result.counts == 0])
@@ -117,12 +122,12 @@ class ClassStatistics:
             raise ValueError("the rows contain NaN or infinity")
         if weight is not None and (weight.shape != y.shape or not (weight > 0).all() or np.isinf(weight).any()):
             raise ValueError("weights must be finite numbers above 0, one for each row")
-        merged = self + self._of_rows(X, y, weight, self.per_class)
+        merged = self + self.of_rows(X, y, weight)
         self.__dict__.update(vars(merged))
         return self
 
-    @classmethod
-    def _of_rows(cls, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, per_class: bool) -> ClassStatistics:
+    def of_rows(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> ClassStatistics:
+        """Statistics of the same kind, of some rows."""
         if (y[1:] < y[:-1]).any():
             order = np.argsort(y, kind="stable")
             X, y, weight = X[order], y[order], None if weight is None else weight[order]
@@ -139,14 +144,18 @@ class ClassStatistics:
             of_rows = np.repeat(np.arange(len(labels)), np.diff([*starts, len(y)]))
             means[:] = np.add.reduceat(X * weight[:, None], starts, axis=0) / counts[:, None]
             np.multiply(X - means[of_rows], np.sqrt(weight)[:, None], out=centered)
-        result = cls(X.shape[1], per_class=per_class)
+        result = ClassStatistics(X.shape[1], per_class=self.per_class, diagonal=self.diagonal)
         result.labels, result.counts, result.means = labels.astype(np.int64), counts.astype(np.float64), means
-        if per_class:
+        if self.per_class:
             result.scatters = {int(label): part.T @ part for label, part in zip(labels, parts, strict=True)}
             result.scatter = np.sum(list(result.scatters.values()), axis=0)
         else:
-            result.scatter = centered.T @ centered
+            result.scatter = self.scatter_of(centered)
         return result
+
+    def scatter_of(self, centered: np.ndarray) -> np.ndarray:
+        """The scatter of rows around zero, in the form of these statistics."""
+        return np.square(centered).sum(axis=0) if self.diagonal else centered.T @ centered
 
     def __add__(self, other: ClassStatistics) -> ClassStatistics:
         self._check_fits(other)
@@ -164,20 +173,28 @@ class ClassStatistics:
         safe = np.where(total > 0, total, 1)
         rest = (before[:, None] * self.means[at] - other.counts[:, None] * other.means) / safe[:, None]
         between = np.sqrt(total * other.counts / before)[:, None] * (rest - other.means)
-        result.scatter = self.scatter - (other.scatter + between.T @ between)
+        result.scatter = self.scatter - (other.scatter + self.scatter_of(between))
         for label, shift in zip(other.labels.tolist(), between, strict=True):
             if self.per_class:
                 result.scatters[label] = self.scatters[label] - (other.scatters[label] + np.outer(shift, shift))
         pairs = [(self.scatter, result.scatter), *((self.scatters[i], result.scatters[i]) for i in self.scatters)]
         rounding = _SUMS * float((self.counts @ np.square(self.means)).max(initial=0))
         for whole, part in pairs:
-            if (np.diagonal(part) < -_ASYMMETRY * np.abs(whole).max(initial=0) - rounding).any():
+            if (_variances(part) < -_ASYMMETRY * np.abs(whole).max(initial=0) - rounding).any():
                 raise ValueError("what is taken away is not part of what there is: a variance would be negative")
+        squares = self.counts @ np.square(self.means)
+        result.scatter = _above_rounding(result.scatter, self.scatter, squares)
+        for label in other.labels.tolist() if self.per_class else ():
+            result.scatters[label] = _above_rounding(result.scatters[label], self.scatters[label], squares)
         result.counts[at], result.means[at] = total, rest
         return _without(result, result.labels[result.counts == 0])
 
     def _check_fits(self, other: ClassStatistics) -> None:
-        if self.means.shape[1] != other.means.shape[1] or self.per_class != other.per_class:
+        if (self.means.shape[1], self.per_class, self.diagonal) != (
+            other.means.shape[1],
+            other.per_class,
+            other.diagonal,
+        ):
             raise ValueError("only statistics of the same width and kind can be combined")
 
     def forget(self, label: int) -> ClassStatistics:
@@ -187,7 +204,8 @@ class ClassStatistics:
         if not self.per_class:
             raise ValueError("forgetting a class exactly needs statistics with per_class=True")
         result = copy.copy(self)
-        result.scatter = self.scatter - self.scatters[int(label)]
+        squares = self.counts @ np.square(self.means)
+        result.scatter = _above_rounding(self.scatter - self.scatters[int(label)], self.scatter, squares)
         return _without(result, np.array([label]))
 
     def without(self, label: int) -> ClassStatistics:
@@ -225,7 +243,8 @@ class ClassStatistics:
         """Raise ValueError unless these are statistics of ``width`` features for the labels below ``n_labels``."""
         if self.labels.dtype != np.int64 or not np.array_equal(self.labels, np.arange(n_labels)):
             raise ValueError(f"expected the labels 0 to {n_labels - 1}")
-        arrays = [(self.counts, (n_labels,)), (self.means, (n_labels, width)), (self.scatter, (width, width))]
+        scatter = (width,) if self.diagonal else (width, width)
+        arrays = [(self.counts, (n_labels,)), (self.means, (n_labels, width)), (self.scatter, scatter)]
         arrays += [(scatter, (width, width)) for scatter in self.scatters.values()]
         for array, shape in arrays:
             if array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
@@ -234,7 +253,7 @@ class ClassStatistics:
             raise ValueError("expected samples of every label")
         for array, _ in arrays[2:]:
             off = _ASYMMETRY * max(1e-300, float(np.abs(array).max(initial=0)))
-            if not np.allclose(array, array.T, rtol=0, atol=off) or (np.diagonal(array) < -off).any():
+            if not np.allclose(array, array.T, rtol=0, atol=off) or (_variances(array) < -off).any():
                 raise ValueError("expected scatters, symmetric and without negative variances")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -248,7 +267,7 @@ class ClassStatistics:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassStatistics:
         """The statistics from the arrays that ``to_arrays`` returned."""
-        result = cls(0, per_class="scatters" in arrays)
+        result = cls(0, per_class="scatters" in arrays, diagonal=arrays["scatter"].ndim == 1)
         result.labels, result.counts = arrays["labels"], arrays["counts"]
         result.means, result.scatter = arrays["means"], arrays["scatter"]
         if result.per_class:
@@ -258,7 +277,7 @@ class ClassStatistics:
 
 def _with_room_for(statistics: ClassStatistics, labels: np.ndarray) -> ClassStatistics:
     """A copy with these classes added, without samples."""
-    result = ClassStatistics(statistics.means.shape[1], per_class=statistics.per_class)
+    result = ClassStatistics(0, per_class=statistics.per_class, diagonal=statistics.diagonal)
     result.labels = np.union1d(statistics.labels, labels)
     at = np.searchsorted(result.labels, statistics.labels)
     result.counts = np.zeros(len(result.labels))
@@ -276,7 +295,7 @@ def _take_in(statistics: ClassStatistics, other: ClassStatistics) -> ClassStatis
     weights = np.sqrt(before * other.counts / total)
     both = np.flatnonzero(before)
     between = weights[both, None] * (statistics.means[at[both]] - other.means[both])
-    statistics.scatter = statistics.scatter + (other.scatter + between.T @ between)
+    statistics.scatter = statistics.scatter + (other.scatter + statistics.scatter_of(between))
     if statistics.per_class:
         shifts = dict(zip(other.labels[both].tolist(), between, strict=True))
         for label, scatter in other.scatters.items():
@@ -286,6 +305,16 @@ def _take_in(statistics: ClassStatistics, other: ClassStatistics) -> ClassStatis
     sums = before[:, None] * statistics.means[at] + other.counts[:, None] * other.means
     statistics.counts[at], statistics.means[at] = total, sums / total[:, None]
     return statistics
+
+
+def _variances(scatter: np.ndarray) -> np.ndarray:
+    return scatter if scatter.ndim == 1 else np.diagonal(scatter)
+
+
+def _above_rounding(part: np.ndarray, whole: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """What is left of a scatter, without features of which only rounding is left: that may be a negative variance."""
+    kept = _variances(part) > _LOST * _variances(whole) + _ROUNDING * squares
+    return part * kept if part.ndim == 1 else part * kept * kept[:, None]
 
 
 def _without(statistics: ClassStatistics, labels: np.ndarray) -> ClassStatistics:

@@ -96,7 +96,7 @@ def test_what_is_kept_is_that_of_the_state_that_answers(head):
 
 
 @pytest.mark.parametrize("per_class", [4, 30])  # few directions of a class are used, or all
-@pytest.mark.parametrize("name", [*NAMES, "bayes", "slda"])
+@pytest.mark.parametrize("name", [*NAMES, "slda"])
 def test_what_is_kept_goes_with_the_head(name, per_class):
     X, y = blobs(4, per_class, width=20)
     head = taer.make_head(name, random_state=0).partial_fit(X, y)

@@ -54,10 +54,43 @@ def test_each_class_has_its_own_false_alarms():
         rates[per_class] = [alarms[truth == label].mean() for label in ("dense", "wide")]
     assert rates[False][1] > 0.15
     np.testing.assert_allclose(rates[True], 0.1, atol=0.02)
-    head.partial_fit(rng.normal(size=(50, 3)) - 40, np.repeat("far", 50))  # no threshold of its own: that of all
+    head.partial_fit(rng.normal(size=(50, 3)) - 40, np.repeat("far", 50))
+    head.novelty_threshold(held, 0.1, per_class=True)  # without samples of the new class, which has that of all
     held = rng.normal(size=(50, 3)) - 40
     by_all = np.where(head.novelty(held) > head.threshold_, "?", "far")
     np.testing.assert_array_equal(head.predict(held, unknown="?"), by_all)
+
+
+@every_head
+def test_a_threshold_follows_the_head_or_goes(name, tasks):
+    """One from stored novelties is computed again for every change; one from held-out samples is stale, and dropped."""
+    X, y = tasks[0]
+    head = small_head(name, random_state=0).fit(X, y)
+    head.novelty_threshold(X, 0.2, per_class=True)
+    old = head.threshold_
+    changes = [lambda: head.partial_fit(*tasks[1]), lambda: head.forget(tasks[1][1][0])]
+    changes += [lambda: head.unlearn(X[:3], y[:3])] if head.card.sums else []
+    for change in changes:
+        change()
+        if head.own_novelty:
+            assert head.threshold_ == head._kept_threshold(0.2) != old
+            assert head.class_thresholds_ == head._kept_class_thresholds(0.2)
+        else:
+            assert not hasattr(head, "threshold_")
+            assert not hasattr(head, "class_thresholds_")
+            with pytest.raises(ValueError, match="dropped when the head learns more"):
+                head.predict(X, unknown=-1)
+            head.novelty_threshold(X, 0.2, per_class=True)
+    head.rename(int(head.classes_[0]), 77)  # which changes no novelty
+    assert hasattr(head, "threshold_")
+
+
+def test_a_threshold_is_renewed_after_loading(tasks, tmp_path):
+    head = taer.Bayes().fit(*tasks[0])
+    head.novelty_threshold(false_alarms=0.2)
+    head.save(tmp_path / "head")
+    again = taer.load(tmp_path / "head").partial_fit(*tasks[1])
+    assert again.threshold_ == head.partial_fit(*tasks[1]).novelty_threshold(false_alarms=0.2)
 
 
 @every_head

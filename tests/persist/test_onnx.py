@@ -12,6 +12,7 @@ import pytest
 import taer
 from taer.features.backbones import NAMED
 from taer.persist.onnx import export_onnx
+from tests.conftest import heads_with
 from tests.heads.test_every_head import learn
 
 onnx = pytest.importorskip("onnx")
@@ -67,6 +68,31 @@ def test_every_normalisation_and_rank_gives_the_same(name, params, tasks, tmp_pa
     np.testing.assert_array_equal(label, head.predict(X))
 
 
+@pytest.mark.parametrize("normalize", ["none", "sqrt-l2"])
+@pytest.mark.parametrize(
+    "name",
+    heads_with(exports=True),
+)
+def test_none_of_these_survives_export(name, normalize, tasks, tmp_path):
+    """The graph gives the novelty, and its metadata the thresholds."""
+    params = {"normalize": normalize} if "normalize" in taer.HEADS[name]().get_params() else {}
+    head = learn(taer.make_head(name, random_state=0, **NARROW.get(name, {}), **params), tasks)
+    X = np.concatenate([X for X, _ in tasks])
+    head.novelty_threshold(X, 0.1, per_class=True)
+    export_onnx(head, tmp_path / "head.onnx")
+    model = session(tmp_path / "head.onnx")
+    asked = np.concatenate([X, 5 * X])
+    label, novelty = model.run(["label", "novelty"], {"features": asked})
+    rounding = 1e-4 + 1e-6 * np.abs(novelty).max()
+    np.testing.assert_allclose(novelty, head.novelty(asked), rtol=0, atol=rounding)
+    properties = model.get_modelmeta().custom_metadata_map
+    own = dict(json.loads(properties["class_thresholds"]))
+    limits = [own.get(each, json.loads(properties["threshold"])) for each in label.tolist()]
+    near = np.abs(novelty - limits) < rounding
+    answers = np.where(novelty <= limits, label, -1)
+    np.testing.assert_array_equal(answers[~near], head.predict(asked, unknown=-1)[~near])
+
+
 def pixels_to_features(path, width, opset=17):
     """A backbone of one convolution and a pooling, from 3 × 8 × 8 pixels."""
     rng = np.random.default_rng(0)
@@ -93,9 +119,10 @@ def test_a_graph_from_pixels(tmp_path, opset):
     (features,) = session(tmp_path / "backbone.onnx").run(None, {"pixels": images})
     head = taer.TaER(random_state=0).partial_fit(features, np.arange(40) % 3)
     export_onnx(head, tmp_path / "whole.onnx", tmp_path / "backbone.onnx")
-    probabilities, label = session(tmp_path / "whole.onnx").run(None, {"pixels": images})
+    probabilities, label, novelty = session(tmp_path / "whole.onnx").run(None, {"pixels": images})
     np.testing.assert_allclose(probabilities, head.predict_proba(features), atol=1e-5)
     np.testing.assert_array_equal(label, head.predict(features))
+    np.testing.assert_allclose(novelty, head.novelty(features), atol=1e-5)
 
 
 def test_a_backbone_that_does_not_fit_is_refused(tasks, tmp_path):

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -69,9 +69,15 @@ def client(open_service):
 class Server:
     """A real ``taer serve`` process."""
 
-    def __init__(self, folder, *options: str, program: Sequence[str] = ("-m", "taer", "serve")) -> None:
+    def __init__(
+        self,
+        folder,
+        *options: str,
+        program: Sequence[str] = ("-m", "taer", "serve"),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         command = [sys.executable, *program, str(folder), "--port", "0", "--token", TOKEN, *options]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )

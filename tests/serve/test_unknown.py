@@ -7,6 +7,7 @@ import pytest
 
 import taer
 from taer.serve import drift
+from taer.serve.serving import Serving
 from tests.conftest import blobs
 from tests.serve.conftest import vectors
 from tests.serve.test_app import taught
@@ -86,3 +87,13 @@ def test_a_preview_is_answered_and_not_counted(client):
     )
     assert client.get("/drift").json()["answered"] == 3
     assert "taer_unknown_samples_total 3.0" in client.get("/metrics").text
+
+
+def test_a_novelty_that_is_no_number_is_unknown():
+    X, y = np.random.default_rng(0).normal(size=(40, 6)), np.repeat(["a", "b"], 20)
+    head = taer.SLDA().fit(X, y)
+    limit = head.novelty_threshold(X)
+    head._novelty = lambda rows, scores: np.full(len(rows), np.nan)
+    answers = Serving(1, head, limit, np.array([limit, limit])).answer(X)
+    assert answers.unknown.all()
+    assert np.isfinite(answers.novelty).all()  # for JSON

@@ -187,7 +187,7 @@ def _learn(
     X, labels = _training_part(data, classes, head)
     names = np.array(data.classes)
     head.check_origin(data.origin)
-    n_classes = len(np.unique(labels))
+    n_classes, had_threshold = len(np.unique(labels)), hasattr(head, "threshold_")
     with stage(f"learning {len(labels):,} samples of {n_classes} classes"), collected() as warned:
         head.partial_fit(X, labels)
         if unknown is not None:
@@ -197,6 +197,12 @@ def _learn(
     head.save(out)
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
+    if had_threshold and not hasattr(head, "threshold_"):
+        print(
+            "taer: warning: the novelty threshold was dropped, because it was fitted before this task; "
+            "head.novelty_threshold(X) with held-out samples fits another",
+            file=sys.stderr,
+        )
     known = np.isin(names[data.test_y], head.classes_.astype(str))
     learned = f"{out}: {len(labels)} samples of {n_classes} classes learned as task {head.n_tasks_}"
     if known.any():

@@ -103,12 +103,12 @@ def predict(
 
 
 def _answers(head: Head, samples: Samples, top: int | None, unknown: str | None) -> list[Answer]:
-    from taer.heads.unknowns import thresholds_of
+    from taer.heads.unknowns import above, thresholds_of
 
     scores, novelty = head.scores_with_novelty(samples.X)
     probabilities, best = head.probabilities(scores), head.classes_[scores.argmax(axis=1)]
     limited = hasattr(head, "threshold_")
-    novel = novelty > (thresholds_of(head, best, None) if limited else float("inf"))
+    novel = above(novelty, thresholds_of(head, best, None) if limited else float("inf"))
     everything = [range(len(head.classes_))] * len(scores)
     shown = everything if top is None else (-scores).argsort(axis=1, kind="stable")[:, :top]
     labels = head.classes_.tolist()

@@ -34,7 +34,7 @@ from taer.heads.predictor import Predictor
 from taer.heads.registry import register
 from taer.heads.task import Learned as Learned  # methods import it from here
 from taer.heads.task import Task as Task
-from taer.heads.unknowns import class_thresholds
+from taer.heads.unknowns import class_thresholds, renew_threshold
 from taer.heads.validation import check_features, check_labels, check_weights, generator, repetitions
 from taer.origin import Origin
 from taer.rows import select
@@ -81,6 +81,9 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             help="backbone, weights and preprocessing of the features, if recorded by a feature file or a pipeline",
         ),
         "threshold_": number(optional=True, help="the novelty above which a sample is unknown, if it was fitted"),
+        "false_alarms_": number(
+            above=0, optional=True, help="the fraction of samples of known classes that this threshold marks"
+        ),
         "class_thresholds_": class_thresholds(help="the same by label, for classes with their own threshold"),
         "misfits_": array(
             "calibration",
@@ -174,9 +177,20 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
         numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
         self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_, weights))
+        self._check_learned(np.unique(numbers))
         self._outdate()
         if not (first or self.card.few_shot):
             warn_of_few(self.name, arriving, self._class_counts())
+
+    def _check_learned(self, classes: np.ndarray) -> None:
+        """Raise ValueError if the state of some classes is not finite: features of this size cannot be learned."""
+        for name in self.class_arrays:
+            values = getattr(self, name, None)
+            if values is not None and not np.isfinite(values[classes]).all():
+                raise ValueError(
+                    f"{type(self).__name__} cannot learn features of this size: its {name} would not be finite; scale "
+                    "the features to about 1, or use float64"
+                )
 
     def _class_counts(self) -> np.ndarray:
         """Number of samples learned per class, in order of arrival, for the warning about few samples."""
@@ -302,8 +316,9 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         return self._change(drop)
 
     def _outdate(self) -> None:
-        """Delete the calibration, which is valid only for the head before the change."""
+        """Delete the calibration and renew the threshold, which are valid only for the head before the change."""
         self.__dict__.pop("misfits_", None)
+        renew_threshold(self)
 
     def _update(self, classes: np.ndarray) -> None:
         """Compute the scores again after the samples of these classes have changed, or a class was removed."""
@@ -401,6 +416,13 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             raise ValueError(f"{type(self).__name__} has no ONNX form here")
         columns, offsets = (rows[self.numbers_].astype(np.float64) for rows in (self.columns_, self.offsets_))
         return str(graph.add("Gemm", self.embedding_.graph(graph, "features"), columns, offsets, transB=1))
+
+    def novelty_graph(self, graph: Any, probabilities: str) -> str:
+        """Add the novelty to such a graph: the entropy. A head with another ``_novelty`` overrides this, too."""
+        shares = graph.cast(probabilities, np.float64)
+        logs = graph.add("Log", graph.add("Max", shares, np.array(1e-300)))
+        summed = graph.add("ReduceSum", graph.add("Mul", shares, logs), np.array([1]), keepdims=0)
+        return str(graph.add("Neg", summed))
 
 
 def log_sum_exp(scores: np.ndarray) -> np.ndarray:

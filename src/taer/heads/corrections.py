@@ -60,6 +60,7 @@ def _subtract(head: Any, taken: Any) -> None:
             head._drop(number)
         left, changed = left.relabeled(np.arange(len(left.labels))), np.searchsorted(left.labels, changed)
     head._set_sums(left, changed)
+    head._check_learned(changed)
     head._outdate()
 
 
@@ -83,6 +84,7 @@ def merged(one: Any, other: Any, base: Any) -> Any:
         before = head._sums()
         new = added.relabeled(_entered(head, other, added.labels, parted))
         head._set_sums(before + new, new.labels)
+        head._check_learned(new.labels)
         head._absorb(other)
         head._outdate()
 

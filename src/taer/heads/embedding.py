@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from taer.heads.exact import widened
+from taer.heads import exact
 from taer.heads.fitted import FLOATS
 from taer.rows import row_chunks
 
@@ -28,7 +28,7 @@ def result_type(X: Any) -> str:
 def in_type(X: np.ndarray, dtype: str) -> np.ndarray:
     """Finite rows in C order and in the type of a head; the given array itself if it is that already."""
     if X.dtype == np.float16 and dtype == "float32":
-        return widened(X)
+        return exact.widened(X)
     return np.asarray(X, dtype, order="C")
 
 
@@ -39,7 +39,12 @@ def unit_rows(rows: np.ndarray) -> np.ndarray:
 
 def _lengths(rows: np.ndarray) -> np.ndarray:
     """The length of each row; 1 for a row of zeros."""
-    norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+        limit = np.finfo(norms.dtype).max ** 0.25  # squares of numbers beyond it, or below its inverse, may be lost
+        if (extreme := ~((norms > 1 / limit) & (norms < limit))[:, 0]).any():
+            units = np.ldexp(norms.dtype.type(1), np.frexp(np.abs(rows[extreme]).max(axis=1, keepdims=True))[1] - 1)
+            norms[extreme] = units * np.sqrt(np.square(rows[extreme] / units).sum(axis=1, keepdims=True))
     return np.where(norms > 0, norms, 1)
 
 
@@ -198,12 +203,12 @@ class RandomFeatures:
         return cls(how, projection, phases, _mean(X, raw))
 
     @cached_property
-    def _wide(self) -> np.ndarray:
-        """The projection in float64, kept because converting it takes longer than the product with one row."""
-        return self.projection.astype(np.float64)
+    def _rounded(self) -> np.ndarray:
+        """The projection for exact products, kept because making it takes longer than the product with one row."""
+        return exact.rounded(self.projection.T, np.float32)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        waves: np.ndarray = normalized(X, self.how) @ self._wide
+        waves = exact.products(normalized(X, self.how), self._rounded)
         if self.phases is None:
             np.maximum(waves, 0, out=waves)
         else:
@@ -217,7 +222,7 @@ class RandomFeatures:
         """None, because scores are not linear in the user's features."""
 
     def graph(self, graph: Any, rows: str) -> str:
-        waves = graph.add("MatMul", _add_normalized(graph, rows, self.how), self._wide)
+        waves = graph.add("MatMul", _add_normalized(graph, rows, self.how), self._rounded.T.astype(np.float64))
         if self.phases is None:
             waves = graph.add("Relu", waves)
         else:

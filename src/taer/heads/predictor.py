@@ -42,8 +42,9 @@ class Predictor:
     def scores(self, X: ArrayLike, classes: ArrayLike | None = None) -> np.ndarray:
         """Scores, one column per class of ``classes_``, or per class of ``classes``.
 
-        Like ``decision_function``, but always two-dimensional. In heads whose old scores never move, an entry depends
-        only on its sample and its class, bit for bit.
+        Like ``decision_function``, but always two-dimensional. An entry has the same bits whatever other samples are
+        asked for. In heads whose old scores never move, it depends only on its sample and its class. Features whose
+        scores are not finite numbers raise ValueError, here and in every other answer.
         """
         head, rows = self._checked(X)
         if classes is None:
@@ -53,7 +54,7 @@ class Predictor:
         if unknown := [label for label in wanted if label not in known]:
             raise ValueError(f"{unknown[0]!r} is not a known class")
         numbers = np.array([known[label] for label in wanted], np.int64)
-        return np.concatenate(head._in_parts(rows, lambda part: head._scores(part, numbers)))
+        return np.concatenate(head._in_parts(rows, lambda part: head._finite_scores(part, numbers)))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Scores, one column per class of ``classes_``; one-dimensional for exactly two classes."""
@@ -109,11 +110,11 @@ class Predictor:
         if unknown in head.classes_.tolist():
             raise ValueError(f"unknown must not be one of the classes, and {unknown!r} is")
         limits = unknowns.thresholds_of(head, labels, threshold)
-        return unknowns.marked(labels, unknown, head.novelty(rows) > limits)
+        return unknowns.marked(labels, unknown, unknowns.above(head.novelty(rows), limits))
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         """The number of the class with the highest score for some rows; on ties, the first in ``classes_``."""
-        return self.numbers_[self._scores(X)[:, self.numbers_].argmax(axis=1)]
+        return self.numbers_[self._sorted_scores(X).argmax(axis=1)]
 
     def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """The results of :meth:`predict` and :meth:`predict_proba` from one pass over ``X`` and one state of the head."""
@@ -129,17 +130,18 @@ class Predictor:
     def novelty(self, X: ArrayLike) -> np.ndarray:
         """How little a sample looks like any known class; only the order of the values has a meaning.
 
-        It is the entropy of the probabilities. Heads with a covariance add a distance to the classes.
+        It is the entropy of the probabilities. Heads with a covariance add a distance to the classes. Novelty that
+        cannot be computed, because a sample is too far away, is the largest number of its type, and always unknown.
         """
         head, rows = self._checked(X)
-        return np.concatenate(head._in_parts(rows, lambda part: head._novelty(part, head._sorted_scores(part))))
+        return np.concatenate(head._in_parts(rows, lambda part: head._novelties(part, head._sorted_scores(part))))
 
     def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
         """:meth:`novelty` of samples with known scores, with columns in any order."""
         head, rows = self._checked(X)
-        parts = _scored(rows, scores.shape[1])
+        parts, scores = _scored(rows, scores.shape[1]), np.ascontiguousarray(scores)
         with one_blas_thread():
-            return np.concatenate([head._novelty(rows[part], scores[part]) for part in parts])
+            return np.concatenate([head._novelties(rows[part], scores[part]) for part in parts])
 
     def scores_with_novelty(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """The results of :meth:`scores` and :meth:`novelty` from one pass over ``X`` and one state of the head."""
@@ -147,10 +149,16 @@ class Predictor:
 
         def answer(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             scores = head._sorted_scores(part)
-            return scores, head._novelty(part, scores)
+            return scores, head._novelties(part, scores)
 
         scores, novelty = map(np.concatenate, zip(*head._in_parts(rows, answer), strict=True))
         return scores, novelty
+
+    def _novelties(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """The novelty of some rows; the largest number where it cannot be computed, so that such rows are unknown."""
+        with np.errstate(all="ignore"):
+            novelty = self._novelty(X, scores)
+        return np.where(np.isfinite(novelty), novelty, unknowns.largest(novelty))
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
@@ -163,8 +171,8 @@ class Predictor:
 
         ``X`` are held-out samples of known classes, because samples that the head has learned look less novel. ``bayes``
         needs none: it stores how novel its own samples looked before it learned them. With ``per_class``, classes that are
-        predicted often enough also get their own threshold (``class_thresholds_``). Thresholds do not change when the
-        head learns more, so compute them again then.
+        predicted often enough also get their own threshold (``class_thresholds_``). When the head learns more or is
+        corrected, ``bayes`` computes them again by itself; other heads drop them, because they no longer fit.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {false_alarms!r}")
@@ -233,21 +241,40 @@ class Predictor:
         return copy
 
     def _sorted_scores(self, X: np.ndarray) -> np.ndarray:
-        """Scores of some validated rows, with columns as in ``classes_``."""
-        return self._scores(X)[:, self.numbers_]
+        """Finite scores of some validated rows, with columns as in ``classes_``.
+
+        Each row is contiguous, unlike in ``scores[:, numbers]``: sums over a row then do not depend on other rows.
+        """
+        return self._finite_scores(X).take(self.numbers_, axis=1)
+
+    def _finite_scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        """:meth:`_scores`; raises ValueError unless all are finite, because the best of others means nothing."""
+        with np.errstate(all="ignore"):
+            scores = self._scores(X, classes)
+        if not np.isfinite(scores).all():
+            raise ValueError(_not_finite(X[~np.isfinite(scores).all(axis=1)][0]))
+        return scores
 
     def _in_parts(self, X: Any, answer: Callable[[np.ndarray], Any]) -> list[Any]:
         """The results of ``answer`` for parts of the rows, each on one BLAS thread, several chunks on several cores."""
 
         def answers(chunk: slice) -> list[Any]:
             rows = X[chunk]
-            return [answer(rows[part]) for part in _scored(rows, len(self.classes_))]
+            with np.errstate(all="ignore"):  # scores and novelty that are not finite are looked for
+                return [answer(rows[part]) for part in _scored(rows, len(self.classes_))]
 
         chunks = list(row_chunks(X, max(X.shape[1], len(self.classes_))))
         with one_blas_thread():
             if len(chunks) > 1 and isinstance(X, np.ndarray):  # other storage may not be thread-safe
                 return list(chain.from_iterable(spread(answers, chunks)))
             return list(chain.from_iterable(map(answers, chunks)))
+
+
+def _not_finite(row: np.ndarray) -> str:
+    return (
+        f"a sample whose largest feature is {np.abs(row).max():.3g} has a score that is not a finite number; "
+        "scale the features like those that the head has learned"
+    )
 
 
 def _scored(X: Any, n_classes: int) -> Iterator[slice]:

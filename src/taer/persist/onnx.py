@@ -22,10 +22,12 @@ _IR_VERSION = 8  # readable by runtimes since 2022
 
 
 def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.PathLike[str] | None = None) -> None:
-    """Write one graph from features to ``probabilities`` and ``label``.
+    """Write one graph from features to ``probabilities``, ``label`` and ``novelty``.
 
     The columns of ``probabilities`` are in the order of ``head.classes_``; the model's metadata has their names
-    as a JSON list (``classes``), and in order of learning (``learning_order``).
+    as a JSON list (``classes``), and in order of learning (``learning_order``). A sample is unknown unless its
+    ``novelty`` is at most the ``threshold`` of the metadata or, if its class has one, that of ``class_thresholds`` (JSON
+    pairs of class and number). Both are there if the head has them.
 
     Parameters
     ----------
@@ -103,12 +105,18 @@ def _graph(head: Head, version: int) -> Any:
     labels = [name.encode() for name in names.tolist()] if names.dtype.kind == "U" else names.astype(np.int64)
     graph.add("Softmax", "scores", axis=-1, name="probabilities")
     graph.add("Gather", "classes", graph.add("ArgMax", "scores", axis=-1, keepdims=0), name="label")
+    novelty = head.novelty_graph(graph, "probabilities")
+    graph.add("Cast", novelty, to=kind, name="novelty")
     value = onnx.helper.make_tensor_value_info
     described = onnx.helper.make_graph(
         graph.nodes,
         "taer",
         [value("features", kind, ["samples", head.n_features_in_])],
-        [value("probabilities", kind, ["samples", len(names)]), value("label", label, ["samples"])],
+        [
+            value("probabilities", kind, ["samples", len(names)]),
+            value("label", label, ["samples"]),
+            value("novelty", kind, ["samples"]),
+        ],
         [*graph.weights, onnx.helper.make_tensor("classes", label, [len(names)], labels)],
     )
     opset = onnx.helper.make_opsetid("", version)
@@ -146,16 +154,21 @@ def _behind(backbone: Any, name: str, head: Head) -> Any:
             onnx.compose.add_prefix(backbone, "backbone/", rename_inputs=False, rename_outputs=False),
             onnx.compose.add_prefix(graph, "head/", rename_inputs=False, rename_outputs=False),
             io_map=[(features.name, "features")],
-            outputs=["probabilities", "label"],
+            outputs=["probabilities", "label", "novelty"],
         )
     except Exception as error:
         raise ValueError(f"{name}: the head does not fit behind this graph ({error})") from None
 
 
 def _properties(head: Head) -> dict[str, str]:
-    return {
+    found = {
         "classes": json.dumps(head.classes_.tolist(), ensure_ascii=False),
         "learning_order": json.dumps([label for label, _ in head.learning_order_], ensure_ascii=False),
         "head": name_of(type(head)),
         "taer": __version__,
     }
+    if hasattr(head, "threshold_"):
+        found["threshold"] = json.dumps(head.threshold_)
+    if own := getattr(head, "class_thresholds_", None):
+        found["class_thresholds"] = json.dumps(list(own.items()), ensure_ascii=False)
+    return found

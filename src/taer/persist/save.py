@@ -13,6 +13,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -65,7 +66,10 @@ def write_described(
         with written_whole(path, sync=True) as unfinished:
             save_file(tensors, unfinished, metadata=metadata)
     except SafetensorError as error:
-        raise OSError(f"{path}: cannot be written ({error})") from None
+        failed = OSError(f"{path}: cannot be written ({error})")
+        if known := re.search(r"os error (\d+)", str(error)):
+            failed.errno = int(known[1])  # so that a full disk is told from others
+        raise failed from None
 
 
 def load(path: str | os.PathLike[str]) -> Head:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from taer.files import written_whole
+from taer.serve.failures import in_words
 from taer.serve.store import version_file
 
 
@@ -24,7 +25,7 @@ def back_up(folder: Path, out: Path) -> tuple[int, list[int]]:
     if out.exists():
         raise ValueError(f"{out}: is there already; a backup is never written over")
     with (
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as work,
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", ignore_cleanup_errors=True) as work,
         written_whole(out, sync=True) as partial,
     ):
         copy = Path(work) / "taer.db"
@@ -54,4 +55,4 @@ def _copy(database: Path, copy: Path) -> list[int]:
                 raise sqlite3.DatabaseError(" ".join(str(found).split()))
             return [version for (version,) in target.execute("SELECT version FROM versions ORDER BY version")]
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"{database}: cannot be copied: {error}") from None
+        raise ValueError(f"{database}: cannot be copied: {in_words(error, database.parent)}") from None

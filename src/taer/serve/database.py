@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from taer.files import make_folder
+from taer.serve.failures import UNLESS_KILLED, CommitFailed, StorageFailed, at_start, storage_failures
+
+_log = logging.getLogger("taer.serve")
 _SCHEMA = 2
 _TABLES = """
 CREATE TABLE examples (
@@ -67,20 +72,19 @@ class Database:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "versions").mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(
-            folder / "taer.db", timeout=30, isolation_level=None, check_same_thread=False, cached_statements=64
-        )
+        try:
+            make_folder(folder / "versions")
+            self._db = sqlite3.connect(
+                folder / "taer.db", timeout=30, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise at_start(folder, error) from error
         try:
             self._open()
-        except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
+        except (OSError, sqlite3.Error) as error:
             self._db.close()
-            raise ValueError(
-                f"{folder}: taer.db is damaged, or not a database of this service ({str(error)[:100]}). Restore a "
-                "copy made by taer backup; or move taer.db, taer.db-wal and taer.db-shm away, and the history is "
-                "rebuilt from versions/"
-            ) from None
+            raise at_start(folder, error) from error
         except ValueError:
             self._db.close()
             raise
@@ -92,18 +96,25 @@ class Database:
             "PRAGMA wal_autocheckpoint = 100"
         )  # pages; by default the data of a small service stay in the log
         self._db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-        with self.transaction() as db:
-            (schema,) = db.execute("PRAGMA user_version").fetchone()
-            if schema not in (0, _SCHEMA):
-                raise ValueError(
-                    f"{self.folder}: made by another version of taer (its database has schema {schema}, this version "
-                    f"reads {_SCHEMA}); serve it with the version that made it"
-                )
-            for statement in _TABLES.split(";\n") if schema == 0 else ():
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {_SCHEMA}")
+        (schema,) = self._db.execute("PRAGMA user_version").fetchone()
+        if schema not in (0, _SCHEMA):
+            raise ValueError(
+                f"{self.folder}: made by another version of taer (its database has schema {schema}, this version "
+                f"reads {_SCHEMA}); serve it with the version that made it"
+            )
+        if schema == 0:  # otherwise nothing is written: a full disk need not keep the service from answering
+            self._make_tables()
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("UPDATE current SET version = version")  # whether it may be written; nothing is
+        self._db.execute("ROLLBACK")
         self._check()
         self.to_file()
+
+    def _make_tables(self) -> None:
+        with self._begun() as db:
+            for statement in _TABLES.split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {_SCHEMA}")
 
     def _check(self) -> None:
         db = self._db
@@ -114,29 +125,61 @@ class Database:
         db.execute("SELECT DISTINCT label FROM examples").fetchall()  # whether all of it is text
         db.execute("SELECT DISTINCT label FROM edits").fetchall()
         for (report,) in db.execute("SELECT report FROM versions"):
-            json.loads(report)
+            try:
+                json.loads(report)
+            except (ValueError, TypeError) as error:
+                raise sqlite3.DatabaseError(f"a report that is not JSON: {error}") from None
         if [type(number) for (number,) in db.execute("SELECT version FROM current")] != [int]:
             raise sqlite3.DatabaseError("it does not say which version is the current one")
 
-    def to_file(self, all_of_it: bool = False) -> None:
-        """Move the write-ahead log to ``taer.db``: as far as possible without waiting, or all of it."""
+    def to_file(self, all_of_it: bool = False) -> str | None:
+        """Move the write-ahead log to ``taer.db``: as far as possible without waiting, or all of it.
+
+        What is committed is safe in the log, so this never raises; it returns why it could not be done.
+        """
         with self._lock:
-            self._db.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if all_of_it else 'PASSIVE'})").fetchall()
+            return self._checkpoint("TRUNCATE" if all_of_it else "PASSIVE")
+
+    def _checkpoint(self, mode: str) -> str | None:
+        try:
+            ((waits, *_),) = self._db.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        except sqlite3.Error as error:
+            _log.warning("the log of the database was not moved to its file, and will be later: %s", error)
+            return str(error)
+        return "it is being read" if waits and mode == "TRUNCATE" else None
 
     def close(self) -> None:
         self._db.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
+        """What is done inside is committed as a whole. Raises StorageFailed, and then nothing was changed."""
+        with self._lock, storage_failures("nothing was changed", self.folder), self._begun() as db:
+            yield db
+
+    @contextmanager
+    def _begun(self) -> Iterator[sqlite3.Connection]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
             self._db.execute("COMMIT")
+        except sqlite3.Error:
+            self._roll_back()
+            # Its frames in the log may be whole, though not synced, and would be found after a crash.
+            doubtful = self._checkpoint("TRUNCATE")
+            then, kind = (UNLESS_KILLED, CommitFailed) if doubtful else ("nothing was changed", StorageFailed)
+            with storage_failures(then, self.folder, kind):
+                raise
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:  # SQLite may have done it already
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        with self._lock:
+        with self._lock, storage_failures("the database cannot be read", self.folder):
             return self._db.execute(query, values).fetchall()

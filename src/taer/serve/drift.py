@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from taer.serve.database import Database
+from taer.serve.failures import StorageFailed
 
 _HOUR = 3600
+_log = logging.getLogger("taer.serve")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Drift:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
+        self._saving = threading.Lock()
         self._answered: Counter[int] = Counter()  # by hour since 1970
         self._unknown: Counter[int] = Counter()
 
@@ -38,10 +42,23 @@ class Drift:
             self._unknown[hour] += unknown
 
     def save(self) -> None:
+        """Add the counts to those on disk. If that fails they stay in memory, for the next time."""
+        with self._saving:
+            rows = self._unsaved()
+            try:
+                self._write(rows)
+            except StorageFailed as error:
+                _log.warning("the counts of answers were not saved, and will be later: %s", error)
+                return
+            with self._lock:
+                self._answered -= Counter({hour: answered for hour, answered, _ in rows})
+                self._unknown -= Counter({hour: unknown for hour, _, unknown in rows})
+
+    def _unsaved(self) -> list[tuple[int, int, int]]:
         with self._lock:
-            rows = [(hour, answered, self._unknown[hour]) for hour, answered in self._answered.items()]
-            self._answered.clear()
-            self._unknown.clear()
+            return [(hour, answered, self._unknown[hour]) for hour, answered in self._answered.items()]
+
+    def _write(self, rows: list[tuple[int, int, int]]) -> None:
         if rows:
             with self._database.transaction() as db:
                 db.executemany(
@@ -53,9 +70,18 @@ class Drift:
     def hours(self, last: int) -> list[Hour]:
         """The recent hours that have answers, the oldest first."""
         self.save()
-        now = int(time.time()) // _HOUR
-        found = self._database.rows("SELECT * FROM answers WHERE hour > ? ORDER BY hour", now - last)
+        first = int(time.time()) // _HOUR - last
+        answered, unknown = Counter[int](), Counter[int]()
+        with self._saving:  # so that nothing is counted twice
+            stored = self._database.rows("SELECT hour, answered, unknown FROM answers WHERE hour > ?", first)
+            for hour, count, strange in [*stored, *self._unsaved()]:
+                answered[hour] += count
+                unknown[hour] += strange
         return [
-            Hour(datetime.fromtimestamp(hour * _HOUR, UTC).isoformat(timespec="minutes"), answered, unknown)
-            for hour, answered, unknown in found
+            Hour(
+                datetime.fromtimestamp(hour * _HOUR, UTC).isoformat(timespec="minutes"),
+                answered[hour],
+                unknown[hour],
+            )
+            for hour in sorted(answered)
         ]

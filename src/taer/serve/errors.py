@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from taer.serve.failures import StorageFailed
 from taer.serve.inputs import BadInput
 from taer.serve.learner import Busy
 from taer.serve.service import Missing
@@ -51,10 +51,10 @@ def answer_in_sentences(app: FastAPI) -> None:
     async def busy(_: Request, error: Busy) -> JSONResponse:
         return sentence(409, "a task is being learned; try again when it is done", {"Retry-After": "1"})
 
-    @app.exception_handler(sqlite3.DatabaseError)
-    async def disk(_: Request, error: sqlite3.DatabaseError) -> JSONResponse:
-        _log.error("the database failed: %s", error)
-        return sentence(503, "the service cannot use its database; its log says why")
+    @app.exception_handler(StorageFailed)
+    async def storage(_: Request, error: StorageFailed) -> JSONResponse:
+        _log.error("storage failed: %s", error)
+        return sentence(503, str(error))
 
     @app.exception_handler(Exception)
     async def unforeseen(_: Request, error: Exception) -> JSONResponse:

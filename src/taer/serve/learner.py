@@ -12,15 +12,24 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from taer.serve.store import Store, only_one
+from taer.serve.failures import StorageFailed, storage_failures
+from taer.serve.store import Store, Version, only_one
 from taer.serve.tasks import TASKS, Refused
 
 
 class Busy(Exception):
     """Another task is being learned."""
+
+
+class Ended(Exception):
+    """The process ended before it answered; whether the task was done is in the database."""
 
 
 class Learner:
@@ -54,14 +63,19 @@ class Learner:
         """Inside, no task is learned."""
         return _Turn(self._turn)
 
-    def do(self, task: str, **options: Any) -> int:
-        """Run one of the tasks of :mod:`taer.serve.tasks`; returns the new version. Raises Busy or Refused."""
-        with self.exclusively():
+    def do(self, task: str, **options: Any) -> Version:
+        """Run one of the tasks of :mod:`taer.serve.tasks`; returns the new version. Call it inside ``exclusively()``.
+
+        Raises Refused, StorageFailed, or Ended if the process ended before it answered, whatever it had done by then.
+        """
+        with storage_failures("nothing was changed", self._folder):
             self.start()
-            answer = self._ask({"task": task, **options})
+        answer = self._ask({"task": task, **options})
         if "refused" in answer:
             raise Refused(answer["refused"])
-        return int(answer["version"])
+        if "failed" in answer:
+            raise StorageFailed(answer["failed"])
+        return Version(**answer)
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
         process = self._process
@@ -73,7 +87,7 @@ class Learner:
             answer: dict[str, Any] = json.loads(process.stdout.readline())
         except (OSError, ValueError):
             self.stop()  # it may be anywhere; a new one starts from what is on disk
-            raise Refused("the learning process failed before the task was done; nothing was changed") from None
+            raise Ended from None
         return answer
 
 
@@ -96,15 +110,21 @@ def main(folder: Path) -> None:
     os.nice(10)  # predictions go first
     orders: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
-    store = Store(folder)
+    opened = cache(Store)
+    with suppress(OSError, ValueError):  # then the next order tries again, and can say why
+        opened(folder)
     while True:
-        order = json.loads(orders.get())
-        with only_one(folder, "learner", wait=True):
-            try:
-                answer: dict[str, Any] = {"version": TASKS[order.pop("task")](store, **order)}
-            except Refused as error:
-                answer = {"refused": str(error)}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(_answer(folder, opened, json.loads(orders.get()))), flush=True)
+
+
+def _answer(folder: Path, opened: Callable[[Path], Store], order: dict[str, Any]) -> dict[str, Any]:
+    try:
+        with storage_failures("nothing was changed", folder), only_one(folder, "learner", wait=True):
+            return asdict(TASKS[order.pop("task")](opened(folder), **order))
+    except Refused as error:
+        return {"refused": str(error)}
+    except StorageFailed as error:
+        return {"failed": str(error)}
 
 
 def _listen(orders: queue.Queue[str]) -> None:

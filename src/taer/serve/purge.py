@@ -5,23 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taer.serve.store import Store
+from taer.serve.serving import Conflict
+from taer.serve.store import Example, Store
+
+_LISTED = 20  # numbers in a message
+_OF_VERSION = "SELECT id FROM examples WHERE version = ?"
 
 
 @dataclass(frozen=True)
 class Purged:
-    """The deleted examples and versions, and the current version."""
+    """The deleted examples and versions, the current version, the number of waiting examples, and notices."""
 
     examples: list[int]
     versions: list[int]
     current: int
+    waiting: int
+    notices: list[str]
 
 
-def purge(store: Store, ids: Sequence[int]) -> Purged:
-    """Delete examples, the versions that learned them and all later versions built on those; raises KeyError.
+def purge(store: Store, ids: Sequence[int], backbone: str | None = None, width: int | None = None) -> Purged:
+    """Delete examples, the versions that learned them and all later versions built on those.
 
-    A version that removed an example is deleted, too, because what its first task fixed may still depend on it. The
-    other examples of the current version wait again, with their current labels. Call it only while nothing is learned.
+    A version that removed an example is deleted, too, because what its first task fixed may still depend on it. Nothing
+    else is lost: the other examples of these versions wait again, with their last labels. An example that had been
+    deleted or forgotten before, and was kept only for going back, goes with the last version that had it.
+
+    ``backbone`` and ``width`` are those of the service. Raises KeyError for an example that does not exist, and Conflict
+    for examples that cannot wait again because they have others. Call it only while nothing is learned.
     """
     marks = ", ".join("?" * len(ids))
     found = store.rows(f"SELECT id, version, held_back FROM examples WHERE id IN ({marks})", *ids)
@@ -31,21 +41,25 @@ def purge(store: Store, ids: Sequence[int]) -> Purged:
     current = store.current()
     heir = _heir(store, current, gone)
     again = [example for example in store.taught(current) if example.version in gone and example.id not in ids]
+    undone = _undone(store, current, gone, set(ids))
+    _check_eyes(store, undone, backbone or store.backbone(current), width)
     with store.transaction() as db:
-        db.executemany("INSERT INTO purged VALUES (?)", [(version,) for version in gone])
-        for example in again:
+        for example in [*again, *(example for _, example in undone)]:
             db.execute(
                 "UPDATE examples SET label = ?, x = ?, version = NULL, held_back = 0 WHERE id = ?",
                 (example.label, example.x.tobytes(), example.id),
             )
-        db.executemany("DELETE FROM examples WHERE id = ?", [(number,) for number in ids])
-        db.executemany("DELETE FROM edits WHERE example = ?", [(number,) for number in ids])
-        for table in ("examples", "edits", "versions"):
-            db.executemany(f"DELETE FROM {table} WHERE version = ?", [(version,) for version in gone])
+        doomed = [(version,) for version in gone]
+        lost = {*ids, *(number for row in doomed for (number,) in db.execute(_OF_VERSION, row))}
+        db.executemany("INSERT INTO purged VALUES (?)", doomed)
+        db.executemany("DELETE FROM examples WHERE id = ?", [(number,) for number in lost])
+        db.executemany("DELETE FROM edits WHERE example = ?", [(number,) for number in lost])
+        for table in ("edits", "versions"):
+            db.executemany(f"DELETE FROM {table} WHERE version = ?", doomed)
         db.execute("UPDATE current SET version = ?", (heir,))
-    store.tidy()
-    store.to_file(all_of_it=True)  # nothing is left in the log
-    return Purged(sorted(ids), sorted(gone), heir)
+        ((waiting,),) = db.execute("SELECT count(*) FROM examples WHERE version IS NULL")
+    notices = [*_told(undone), *_overwrite(store)]
+    return Purged(sorted(lost), sorted(gone), heir, waiting, notices)
 
 
 def _descendants(store: Store, versions: set[int]) -> set[int]:
@@ -63,3 +77,52 @@ def _heir(store: Store, current: int, gone: set[int]) -> int:
         if version not in gone and store.backbone(version) == store.backbone(current):
             return version
     return 0
+
+
+def _undone(store: Store, current: int, gone: set[int], ids: set[int]) -> list[tuple[int, Example]]:
+    """Examples that the current version never had and only versions that go have, each with the youngest of those."""
+    parents = {known.parent for known in store.versions()}
+    elsewhere = gone - set(store.lineage(current))
+    found: dict[int, tuple[int, Example]] = {}
+    for last in sorted(gone - parents, reverse=True):
+        for example in store.taught(last):
+            if example.version in elsewhere and example.id not in ids:
+                found.setdefault(example.id, (last, example))
+    return [found[number] for number in sorted(found)]
+
+
+def _check_eyes(store: Store, undone: list[tuple[int, Example]], backbone: str | None, width: int | None) -> None:
+    """Raise Conflict if examples could not be learned beside the others."""
+    width = width or next((len(example.x) for _, example in undone), None)
+    strange = [
+        example.id
+        for version, example in undone
+        if len(example.x) != width or (backbone and (store.backbone(version) or backbone) != backbone)
+    ]
+    if strange:
+        raise Conflict(
+            f"{_count(strange)} would be lost, which only the versions to delete had, and which cannot wait again "
+            f"because their features are of another kind: {_listed(strange)}. Add them to the ids to delete them as "
+            "well; nothing was deleted"
+        )
+
+
+def _told(undone: list[tuple[int, Example]]) -> list[str]:
+    ids = [example.id for _, example in undone]
+    return [f"{_count(ids)} that only the deleted versions had wait again: {_listed(ids)}"] if ids else []
+
+
+def _count(ids: list[int]) -> str:
+    return "1 example" if len(ids) == 1 else f"{len(ids)} examples"
+
+
+def _listed(ids: list[int]) -> str:
+    return ", ".join(map(str, ids[:_LISTED])) + (", …" if len(ids) > _LISTED else "")
+
+
+def _overwrite(store: Store) -> list[str]:
+    """Delete the files of purged versions and empty the database's log; returns what is left for the next start."""
+    left = store.tidy()
+    if why := store.to_file(all_of_it=True):
+        left.append(f"the log of the database still has what was deleted ({why}); the next start empties it")
+    return left

@@ -38,7 +38,7 @@ def _history_of(store: Store, files: list[int]) -> list[Version]:
     for number in files:
         try:
             head = store.load(number)
-        except (ValueError, OSError):
+        except ValueError:
             continue
         assert head is not None
         before = [entry for entry in head.learning_order_ if entry.task < head.n_tasks_]
@@ -53,16 +53,19 @@ def _history_of(store: Store, files: list[int]) -> list[Version]:
 
 
 def newest_that_loads(store: Store, notices: list[str]) -> Serving:
-    """The current version; if its file is missing or damaged, the newest one that can be loaded."""
+    """The current version; if its file is missing or damaged, the newest one that can be loaded.
+
+    A file that cannot be read for another reason is an error: it may be whole.
+    """
     current = store.current()
     try:
         return Serving.load(store, current)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         reason = str(error)
     for known in reversed(store.versions()):
         try:
             serving = Serving.load(store, known.version)
-        except (ValueError, OSError):
+        except ValueError:
             continue
         store.go_to(known.version)
         notices.append(f"version {current} cannot be loaded ({reason}); version {known.version} answers")

@@ -29,11 +29,10 @@ def relearn(store: Store, backbone: Backbone | None, method: str | None) -> str:
     if old is None or all(example.held_back for example in examples):
         raise ValueError(f"{store.folder}: version {current} keeps no examples that it was taught with")
     moved: dict[int, np.ndarray] = {}
+    waiting = [] if backbone is None else store.pending()
     if backbone is not None:
-        waiting = store.pending()
         seen = [example for example in examples if not example.held_back or _source(example, backbone)]
         moved = _seen(store, [*seen, *waiting], backbone)
-        store.move_pending({example.id: moved[example.id] for example in waiting})
     edits = {e.id: Edit(e.label, moved[e.id]) if e.id in moved else Edit(None) for e in examples} if moved else {}
     kept = [Example(e.id, e.label, moved.get(e.id, e.x), held_back=e.held_back) for e in examples]
     learned = [example for example in kept if not example.held_back]
@@ -51,7 +50,8 @@ def relearn(store: Store, backbone: Backbone | None, method: str | None) -> str:
         "examples": len(learned),
         "backbone": backbone.name if backbone else store.backbone(current),
     }
-    version = store.add_version(head, current, report, edits=edits)
+    seen_again = {example.id: moved[example.id] for example in waiting}
+    version = store.add_version(head, current, report, edits=edits, moved=seen_again).version
     lost = [str(label) for label, _ in old.learning_order_ if label not in set(head.classes_.tolist())]
     told = f"version {version}: {did}"
     if lost:

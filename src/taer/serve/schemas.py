@@ -70,11 +70,17 @@ class Corrected(BaseModel):
 
 
 class Purged(BaseModel):
-    examples: Annotated[list[int], Field(description="Examples that are gone.")]
+    examples: Annotated[
+        list[int], Field(description="Examples that are gone, with those that had been taken out before.")
+    ]
     versions: Annotated[list[int], Field(description="Versions that had learned them, which are gone as well.")]
     current: int
     waiting: Annotated[
         int, Field(description="Examples that wait, with those that the purged versions had learned.")
+    ]
+    notices: Annotated[
+        list[str],
+        Field(description="Undone examples that wait again; files that could not be deleted yet, and why."),
     ]
 
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from taer.files import make_folder
 from taer.heads import Head, make_head
 from taer.serve.drift import Drift
+from taer.serve.failures import StorageFailed, at_start
 from taer.serve.inputs import MAX_PENDING, Backbone, BadInput, check_label
-from taer.serve.learner import Learner
+from taer.serve.learner import Ended, Learner
 from taer.serve.purge import Purged, purge
 from taer.serve.recovery import look_at_versions, newest_that_loads
 from taer.serve.relearn import relearn as relearn_all
 from taer.serve.serving import Answers, Conflict, Serving
 from taer.serve.store import Example, Store, Version, only_one
-from taer.serve.tasks import describe
+from taer.serve.tasks import Refused, describe
 
 RECOMMENDED = "bayes"  # the default head of a new folder
 _log = logging.getLogger("taer.serve")
@@ -57,34 +60,80 @@ class Service:
     ) -> None:
         self._method = method or RECOMMENDED
         make_head(self._method)  # a wrong name is told at the start
-        folder.mkdir(parents=True, exist_ok=True)
-        self._here = only_one(folder, "serve")
-        with only_one(folder, "learner", wait=True):  # the learner of a server that was killed ends by itself
-            self.store = Store(folder)
-            self.store.tidy()
-            self.notices = look_at_versions(self.store)  # what whoever starts the service should know
-            if relearn:
-                self.notices.append(relearn_all(self.store, backbone, method))
         self.backbone = backbone
-        self.learner = Learner(folder)
+        self._memory = threading.RLock()  # for what is known of the database: the version and the waiting examples
+        self._serving: Serving | None = None  # None if it is to be read
+        self._n_pending: int | None = None
+        with ExitStack() as opened:
+            try:
+                self._open(folder, opened, method, relearn)
+                self._begin(first, held_back)
+            except OSError as error:
+                raise at_start(folder, error) from error
+            self._opened = opened.pop_all()
+
+    def _open(self, folder: Path, opened: ExitStack, method: str | None, relearn: bool) -> None:
+        make_folder(folder)
+        opened.enter_context(only_one(folder, "serve"))
+        with only_one(folder, "learner", wait=True):  # the learner of a server that was killed ends by itself
+            self.store = opened.enter_context(closing(Store(folder)))
+            self.notices = self.store.tidy()  # what whoever starts the service should know
+            self.store.to_file(all_of_it=True)
+            self.notices += look_at_versions(self.store)
+            if relearn:
+                self.notices.append(relearn_all(self.store, self.backbone, method))
         self.drift = Drift(self.store)
+        opened.callback(self.drift.save)
+        self.learner = Learner(folder)
+        opened.callback(self.learner.stop)
+
+    def _begin(self, first: Head | None, held_back: tuple[np.ndarray, list[str]] | None) -> None:
         self.is_new = not self.store.versions()
         if first is not None and self.is_new:
             self._import(first, held_back)
         self._serving = newest_that_loads(self.store, self.notices)
         self._check_eyes(self._serving.version)
-        self._adding = threading.Lock()
-        self.n_pending = sum(self.store.count_pending().values())
 
     def close(self) -> None:
-        self.learner.stop()
-        self.drift.save()
-        self.store.close()
-        self._here.close()
+        self._opened.close()
 
     @property
     def serving(self) -> Serving:
-        return self._serving
+        """The current version. Raises StorageFailed while it cannot be read."""
+        return self._serving or self._read_serving()
+
+    def _read_serving(self) -> Serving:
+        with self._memory:
+            if self._serving is None:
+                self._serving = self._load_current()
+            return self._serving
+
+    def _load_current(self) -> Serving:
+        current = self.store.current()
+        try:
+            return Serving.load(self.store, current)
+        except ValueError as error:
+            _log.error("version %d cannot be loaded: %s", current, error)
+            raise StorageFailed(
+                f"the file of version {current} is missing or damaged; go to another version"
+            ) from None
+
+    @property
+    def n_pending(self) -> int:
+        """The number of waiting examples."""
+        with self._memory:
+            if self._n_pending is None:
+                self._n_pending = sum(self.store.count_pending().values())
+            return self._n_pending
+
+    def _follow(self) -> None:
+        """Read again what may have changed in the database. What cannot be read now is read when it is needed."""
+        with self._memory:
+            self._n_pending = None
+            try:
+                self._serving = self._load_current()  # until then the old one answers
+            except OSError:
+                self._serving = None
 
     def _import(self, head: Head, held_back: tuple[np.ndarray, list[str]] | None) -> None:
         X, labels = held_back or (np.empty((0, 0)), [])
@@ -107,20 +156,20 @@ class Service:
     @property
     def width(self) -> int | None:
         """The length of a vector; None while anything goes."""
-        head = self._serving.head
+        head = self.serving.head
         return head.n_features_in_ if head is not None else self.store.width()
 
     # Answers
 
     def predict(self, X: np.ndarray, *, preview: bool = False) -> Answers:
-        answers = self._serving.answer(X)
+        answers = self.serving.answer(X)
         if not preview:
             self.drift.count(len(X), int(answers.unknown.sum()))
         return answers
 
     def classes(self) -> list[dict[str, Any]]:
         """Classes in order of learning, then those with waiting examples only."""
-        serving, pending = self._serving, self.store.count_pending()
+        serving, pending = self.serving, self.store.count_pending()
         learned = self.store.learned(serving.version)
         known = {label for label, _ in serving.classes}
         rows = [*serving.classes, *((label, None) for label in pending if label not in known)]
@@ -137,7 +186,7 @@ class Service:
 
     def example(self, number: int) -> Example:
         """An example that waits or belongs to the current version."""
-        found = self.store.example(number, self._serving.version)
+        found = self.store.example(number, self.serving.version)
         if found is None:
             raise Missing(f"there is no example {number}")
         return found
@@ -155,57 +204,60 @@ class Service:
     ) -> list[int]:
         """Store examples of a class; they wait for the next task."""
         label = self._checked(label)
-        with self._adding:
-            width = self.width
+        with self._memory:
+            width, waiting = self.width, self.n_pending
             if width is not None and X.shape[1] != width:
                 raise BadInput(f"vectors: expected {width} numbers in each, got {X.shape[1]}")
-            if self.n_pending + len(X) > MAX_PENDING:
-                raise Conflict(f"{self.n_pending} examples wait to be learned, and {MAX_PENDING} may; learn first")
+            if waiting + len(X) > MAX_PENDING:
+                raise Conflict(f"{waiting} examples wait to be learned, and {MAX_PENDING} may; learn first")
             ids = self.store.add_examples(label, X, sources)
-            self.n_pending += len(X)
-        self.learner.start()  # there will be a task to learn
+            self._n_pending = waiting + len(X)
+        with suppress(OSError):  # there will be a task to learn, which tries again
+            self.learner.start()
         return ids
 
     def discard_pending(self) -> int:
-        with self.learner.exclusively(), self._adding:
+        with self.learner.exclusively(), self._memory:
             count = self.store.discard_pending()
-            self.n_pending = 0
+            self._n_pending = 0
         return count
 
     def correct(self, number: int, label: str | int | None) -> Version | None:
         """Change the label of an example, or delete it with None. Returns the new version; None for a waiting example."""
         new = None if label is None else self._checked(label)
-        example = self.example(number)
-        if example.version is not None:
+        with self.learner.exclusively():  # a task that ends now may learn an example that waited a moment ago
+            example = self.example(number)
+            if example.version is None:
+                with self._memory:
+                    self.store.change_pending(number, new)
+                    self._n_pending = None
+                return None
             if new == example.label:
                 raise Conflict(f"example {number} is of {new} already")
             return self._do("relabel", number=number, label=new) if new else self._do("delete", number=number)
-        with self.learner.exclusively(), self._adding:
-            self.store.change_pending(number, new)
-            self.n_pending = sum(self.store.count_pending().values())
-        return None
 
     def purge(self, ids: Sequence[int]) -> Purged:
         """Delete examples permanently, with all versions that were learned from them."""
         with self.learner.exclusively():
             try:
-                purged = purge(self.store, sorted(set(ids)))
+                return purge(self.store, sorted(set(ids)), self._eyes, self.width)
             except KeyError as error:
                 raise Missing(f"there is no example {error.args[0]}; nothing was deleted") from None
-            with self._adding:
-                self._look()
-        return purged
+            finally:
+                self._follow()
 
     # Classes
 
     def rename(self, label: str, new: str | int) -> Version:
-        return self._do("rename", label=self._known(label), new=self._checked(new))
+        with self.learner.exclusively():
+            return self._do("rename", label=self._known(label), new=self._checked(new))
 
     def forget(self, label: str) -> Version:
-        return self._do("forget", label=self._known(label))
+        with self.learner.exclusively():
+            return self._do("forget", label=self._known(label))
 
     def _known(self, label: str) -> str:
-        if label not in {known for known, _ in self._serving.classes}:
+        if label not in {known for known, _ in self.serving.classes}:
             raise Missing(f"there is no class {label}")
         if waiting := self.store.count_pending().get(label):
             are = "1 example of it waits" if waiting == 1 else f"{waiting} examples of it wait"
@@ -213,7 +265,7 @@ class Service:
         return label
 
     def _checked(self, label: str | int) -> str:
-        head = self._serving.head
+        head = self.serving.head
         return check_label(label, None if head is None else head.classes_)
 
     # Versions
@@ -221,32 +273,37 @@ class Service:
     def learn(self) -> Version:
         """Learn all waiting examples as one task. The old version is used until the new one is complete."""
         origin = self.backbone.origin if self.backbone else None
-        return self._do("learn", method=self._method, backbone=self._eyes, origin=origin)
+        with self.learner.exclusively():
+            return self._do("learn", method=self._method, backbone=self._eyes, origin=origin)
 
     def _do(self, task: str, **options: Any) -> Version:
-        version = self.learner.do(task, **options)
-        with self._adding:
-            self._look()
-        return self.version(version)
+        """Let the learning process do a task; call it inside ``learner.exclusively()``."""
+        before = self.store.current()
+        try:
+            made = self.learner.do(task, **options)
+        except Ended:
+            self._follow()
+            if (now := self.store.current()) == before:
+                raise Refused("the learning process ended before the task was done; nothing was changed") from None
+            return self.version(now)
+        self._follow()
+        return made
 
-    def _look(self) -> None:
-        """Load the current version from disk."""
-        self._serving = Serving.load(self.store, self.store.current())
-        self.n_pending = sum(self.store.count_pending().values())
-
-    def go_to(self, version: int) -> None:
-        """Switch to another version; 0 is the empty one."""
-        if version:
-            self.version(version)
-            self._check_eyes(version)
+    def go_to(self, version: int) -> list[Version]:
+        """Switch to another version; 0 is the empty one. Returns all versions."""
         with self.learner.exclusively():
+            if version:
+                self.version(version)
+                self._check_eyes(version)
             try:
                 serving = Serving.load(self.store, version)
-            except (ValueError, OSError) as error:
+            except ValueError as error:
                 _log.error("version %d cannot be loaded: %s", version, error)
                 raise Conflict(
                     f"the file of version {version} is missing or damaged; nothing was changed"
                 ) from None
-            with self._adding:
+            versions = self.store.versions()
+            with self._memory:
                 self.store.go_to(version)
                 self._serving = serving
+        return versions

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taer.heads import Head
+from taer.heads.unknowns import above
 from taer.serve.inputs import BadInput
 from taer.serve.store import Store
 from taer.serve.tasks import matrix
@@ -65,7 +66,7 @@ class Serving:
             raise BadInput(f"vectors: expected {head.n_features_in_} numbers in each, got {X.shape[1]}")
         scores, novelty = head.scores_with_novelty(X)
         best = scores.argmax(axis=1)
-        unknown = novelty > (np.inf if self.limits is None else self.limits[best])
+        unknown = above(novelty, np.inf if self.limits is None else self.limits[best])
         return Answers(
             self.version, self.threshold, head.classes_, best, head.probabilities(scores), novelty, unknown
         )

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping, Sequence
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +25,10 @@ import numpy as np
 from taer.heads import Head
 from taer.persist.save import load
 from taer.serve.database import LINEAGE, TAUGHT, Database
+from taer.serve.failures import CommitFailed, storage_failures
 
+_VERSION = re.compile(r"([0-9]{6,9})\.safetensors")
+_UNFINISHED = re.compile(r"\..+\.safetensors\.[0-9]+\.partial|\.tmp\w{6}")  # ours, and those of safetensors
 _COLUMNS = "id, label, x, version, held_back, source"
 
 
@@ -81,12 +88,6 @@ class Store(Database):
                 db.execute("DELETE FROM examples WHERE id = ? AND version IS NULL", (number,))
             else:
                 db.execute("UPDATE examples SET label = ? WHERE id = ? AND version IS NULL", (label, number))
-
-    def move_pending(self, vectors: Mapping[int, np.ndarray]) -> None:
-        """Replace the vectors of waiting examples."""
-        rows = [(np.ascontiguousarray(x, np.float32).tobytes(), number) for number, x in vectors.items()]
-        with self.transaction() as db:
-            db.executemany("UPDATE examples SET x = ? WHERE id = ? AND version IS NULL", rows)
 
     def pending(self) -> list[Example]:
         """The waiting examples, in order of arrival."""
@@ -154,8 +155,18 @@ class Store(Database):
         ]
 
     def load(self, version: int) -> Head | None:
-        """The head of a version; None for the empty version 0."""
-        return load(self._file(version)) if version else None
+        """The head of a version; None for the empty version 0.
+
+        Raises ValueError if the file is missing or damaged, StorageFailed if it cannot be read.
+        """
+        if not version:
+            return None
+        with storage_failures(f"version {version} cannot be read", self.folder):
+            try:
+                self._file(version).open("rb").close()  # the reader below does not say why it cannot read
+                return load(self._file(version))
+            except (FileNotFoundError, IsADirectoryError):
+                raise ValueError(f"{self._file(version)}: no such file") from None
 
     def add_version(
         self,
@@ -166,36 +177,60 @@ class Store(Database):
         held_back: Sequence[int] = (),
         brought: Sequence[Example] = (),
         edits: Mapping[int, Edit] | None = None,
-    ) -> int:
+        moved: Mapping[int, np.ndarray] | None = None,
+    ) -> Version:
         """Store a head as the next version and make it the current one; nothing is valid before the commit.
 
-        ``brought`` are held-out examples that come with a head from outside; ``edits`` are changes to examples of the
-        ancestors.
+        ``brought`` are held-out examples that come with a head from outside, ``edits`` changes to examples of the
+        ancestors, ``moved`` new vectors of waiting ones. Raises StorageFailed, and then nothing was changed.
         """
-        purged = [number for (number,) in self.rows("SELECT version FROM purged")]
-        version = 1 + max([0, *purged, *self.files(), *(known.version for known in self.versions())])
-        head.save(self._file(version))
-        created = _as_text(datetime.now(UTC))
-        with self.transaction() as db:
-            db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (version, parent, created, json.dumps(report)))
-            for mark, ids in ((0, learned), (1, held_back)):
-                db.executemany(
-                    "UPDATE examples SET version = ?, held_back = ? WHERE id = ?", [(version, mark, i) for i in ids]
-                )
+        made = Version(self._next(), parent, _as_text(datetime.now(UTC)), report)
+        marks = [(made.version, mark, i) for mark, ids in ((0, learned), (1, held_back)) for i in ids]
+        with self._written(made.version, head), self.transaction() as db:
+            _insert(db, made)
+            db.executemany("UPDATE examples SET version = ?, held_back = ? WHERE id = ?", marks)
             db.executemany(
                 "INSERT INTO examples (label, x, version, held_back) VALUES (?, ?, ?, 1)",
-                [(example.label, example.x.tobytes(), version) for example in brought],
+                [(example.label, example.x.tobytes(), made.version) for example in brought],
             )
             db.executemany(
                 "INSERT INTO edits VALUES (?, ?, ?, ?)",
                 [
-                    (number, version, edit.label, None if edit.x is None else edit.x.tobytes())
+                    (number, made.version, edit.label, None if edit.x is None else edit.x.tobytes())
                     for number, edit in (edits or {}).items()
                 ],
             )
-            db.execute("UPDATE current SET version = ?", (version,))
+            db.executemany(
+                "UPDATE examples SET x = ? WHERE id = ? AND version IS NULL",
+                [(np.ascontiguousarray(x, np.float32).tobytes(), number) for number, x in (moved or {}).items()],
+            )
         self.to_file()
-        return version
+        return made
+
+    def _next(self) -> int:
+        """A number that no version, no purged version and no file has."""
+        with storage_failures("nothing was changed", self.folder):
+            taken = [
+                number for (number,) in self.rows("SELECT version FROM purged UNION SELECT version FROM versions")
+            ]
+            return 1 + max([0, *taken, *self.files()])
+
+    @contextmanager
+    def _written(self, version: int, head: Head) -> Iterator[None]:
+        """Inside, the file of a version is on disk. After an error it is removed, unless its row may come back.
+
+        That is after a commit that failed: a crash right then may leave it whole in the log of the database.
+        """
+        file = self._file(version)
+        try:
+            with storage_failures("nothing was changed", self.folder):
+                head.save(file)
+            yield
+        except BaseException as error:
+            if not isinstance(error, CommitFailed):
+                with suppress(OSError):
+                    file.unlink(missing_ok=True)
+            raise
 
     def go_to(self, version: int) -> None:
         """Make another version the current one."""
@@ -206,16 +241,33 @@ class Store(Database):
 
     def files(self) -> list[int]:
         """Numbers of all files in ``versions/``, with or without a row."""
-        return sorted(
-            int(file.stem) for file in (self.folder / "versions").glob("*.safetensors") if file.stem.isdigit()
-        )
+        found = map(_VERSION.fullmatch, os.listdir(self.folder / "versions"))
+        return sorted(int(match[1]) for match in found if match)
 
-    def tidy(self) -> None:
-        """Remove incomplete files of a killed process. Call it only while nothing is learned."""
-        for file in (self.folder / "versions").glob(".*"):  # ours end in .partial, those of safetensors do not
-            file.unlink()
-        for (version,) in self.rows("SELECT version FROM purged"):
-            self._file(version).unlink(missing_ok=True)
+    def tidy(self) -> list[str]:
+        """Remove incomplete files of a killed process, and purged versions. Call it only while nothing is learned.
+
+        Nothing depends on it, so it never raises; it returns what could not be removed, and why.
+        """
+        try:
+            files = self._to_remove()
+        except OSError as error:
+            return [f"versions/ could not be searched for files to delete ({error.strerror or error})"]
+        left = []
+        for file in files:
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                left.append(
+                    f"versions/{file.name} could not be deleted ({error.strerror}); the next start tries again"
+                )
+        return left
+
+    def _to_remove(self) -> list[Path]:
+        versions = self.folder / "versions"
+        unfinished = [name for name in os.listdir(versions) if _UNFINISHED.fullmatch(name)]
+        purged = [self._file(version) for (version,) in self.rows("SELECT version FROM purged")]
+        return [*(versions / name for name in unfinished if not (versions / name).is_dir()), *purged]
 
     def is_empty(self) -> bool:
         return not self.rows("SELECT 1 FROM versions UNION ALL SELECT 1 FROM examples LIMIT 1")
@@ -224,9 +276,7 @@ class Store(Database):
         """Fill an empty database from these versions; the last one becomes the current one."""
         with self.transaction() as db:
             for known in versions:
-                row = (known.version, known.parent, known.created, json.dumps(known.report))
-                db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", row)
-                db.execute("UPDATE current SET version = ?", (known.version,))
+                _insert(db, known)
 
     def made(self, version: int) -> str:
         """When the file of a version was written."""
@@ -239,6 +289,13 @@ class Store(Database):
 def version_file(folder: Path, version: int) -> Path:
     """Where a version is in the folder of a service."""
     return folder / "versions" / f"{version:06d}.safetensors"
+
+
+def _insert(db: sqlite3.Connection, version: Version) -> None:
+    """Add the row of a version and make it the current one."""
+    row = (version.version, version.parent, version.created, json.dumps(version.report))
+    db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", row)
+    db.execute("UPDATE current SET version = ?", (version.version,))
 
 
 def _as_text(moment: datetime) -> str:
@@ -257,7 +314,10 @@ def only_one(folder: Path, purpose: str, wait: bool = False) -> IO[bytes]:
     file = (folder / f"{purpose}.lock").open("wb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         file.close()
         raise ValueError(f"{folder}: another taer {purpose} is at work in this folder") from None
+    except OSError:
+        file.close()
+        raise
     return file

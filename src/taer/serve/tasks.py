@@ -13,7 +13,7 @@ from taer.heads import Head, make_head
 from taer.heads.few import collected
 from taer.origin import Origin
 from taer.persist.audit import audit
-from taer.serve.store import Edit, Example, Store
+from taer.serve.store import Edit, Example, Store, Version
 
 HOLD_BACK_EVERY = 4  # of the examples of a class in one task, in order of arrival
 
@@ -22,7 +22,7 @@ class Refused(Exception):
     """The task cannot be done, for the reason in the message."""
 
 
-def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str] | None) -> int:
+def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str] | None) -> Version:
     """Learn all waiting examples as one task on top of the current version; returns the new version.
 
     A new head records the origin of its features.
@@ -50,17 +50,17 @@ def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str]
     )
 
 
-def relabel(store: Store, number: int, label: str) -> int:
+def relabel(store: Store, number: int, label: str) -> Version:
     """Correct the label of an example: it is unlearned, and learned with the right label."""
     return _correct(store, number, label)
 
 
-def delete(store: Store, number: int) -> int:
+def delete(store: Store, number: int) -> Version:
     """Unlearn an example."""
     return _correct(store, number, None)
 
 
-def _correct(store: Store, number: int, label: str | None) -> int:
+def _correct(store: Store, number: int, label: str | None) -> Version:
     parent = store.current()
     example = store.example(number, parent)
     if example is None or example.version is None:
@@ -99,7 +99,7 @@ def _tasks_from_elsewhere(store: Store, version: int) -> int:
     return 0 if head is None else head.n_tasks_
 
 
-def rename(store: Store, label: str, new: str) -> int:
+def rename(store: Store, label: str, new: str) -> Version:
     """Rename a class."""
     parent = store.current()
     edits = {example.id: Edit(new) for example in store.taught(parent, label)}
@@ -110,7 +110,7 @@ def rename(store: Store, label: str, new: str) -> int:
     return _edit(store, parent, f"{label} is now called {new}", change, edits, compare=False)
 
 
-def forget(store: Store, label: str) -> int:
+def forget(store: Store, label: str) -> Version:
     """Forget a class and its examples."""
     parent = store.current()
     edits = {example.id: Edit(None) for example in store.taught(parent, label)}
@@ -124,7 +124,7 @@ def _edit(
     change: Callable[[Head], Any],
     edits: Mapping[int, Edit],
     compare: bool = True,
-) -> int:
+) -> Version:
     before, head = _head(store, parent), _head(store, parent)
     assert before is not None
     assert head is not None
@@ -149,7 +149,7 @@ def _edit(
 def _head(store: Store, version: int) -> Head | None:
     try:
         return store.load(version)
-    except (ValueError, OSError):
+    except ValueError:
         raise Refused(f"the file of version {version} is missing or damaged; go to another version first") from None
 
 
@@ -208,4 +208,6 @@ def _value(label: str, head: Head) -> Any:
     return label if head.classes_.dtype.kind == "U" else head.classes_.dtype.type(label).item()
 
 
-TASKS: dict[str, Callable[..., int]] = {task.__name__: task for task in (learn, relabel, delete, rename, forget)}
+TASKS: dict[str, Callable[..., Version]] = {
+    task.__name__: task for task in (learn, relabel, delete, rename, forget)
+}

@@ -18,6 +18,7 @@ from taer.heads.params import param
 from taer.threads import one_blas_thread
 from taer.zoo.shared.adapter_branches import Branches
 from taer.zoo.shared.adapter_memory import ExemplarHead
+from taer.zoo.shared.adapter_network import exact_units
 
 NEAREST = 2  # new classes with a margin loss for each replayed sample
 
@@ -110,8 +111,8 @@ class AANetsAdapter(
         return branches.gradients(batch.rows, answer, by_scores, margin, by_features)
 
     def _units(self, X: np.ndarray) -> np.ndarray:
-        branches = replace(self._branches(), columns=self.columns_[:0])  # cosines are not needed
-        return branches(self.embedding_(X)).features
+        branches, rows = replace(self._branches(), columns=self.columns_[:0]), self.embedding_(X)  # without cosines
+        return branches.answer(exact_units(self.hidden_, rows), exact_units(self.plastic_, rows)).features
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = unit_rows(self.columns_ if classes is None else self.columns_[classes])

@@ -76,6 +76,11 @@ class FactorAnalyzer(
             loadings, noise = factor_analysis(covariance, self.along_.shape[1], self.iterations)
             scaled, mean = loadings.T / noise, statistics.means[number]
             inverse = whitener(np.eye(len(scaled)) + scaled @ loadings)
+            if not np.finfo(self.dtype_).tiny < 1 / noise.max() <= 1 / noise.min() < np.finfo(self.dtype_).max:
+                raise ValueError(
+                    f"FactorAnalyzer: the inverse of a variance of {noise.mean():.3g} is no number of {self.dtype_}; scale "
+                    "the features to about 1, or use float64"
+                )
             self.precisions_[number] = exact.rounded(1 / noise[None], self.dtype_)[0]
             self.factors_[number] = exact.rounded(inverse @ scaled, self.dtype_)
             self.along_[number] = inverse @ scaled @ mean

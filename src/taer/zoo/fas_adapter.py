@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
+from taer.heads import exact
 from taer.heads.base import Task, grown
 from taer.heads.descent.loop import Samples
 from taer.heads.descent.losses import cross_entropy
@@ -90,14 +91,14 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
 
     def _units(self, X: np.ndarray) -> np.ndarray:
         """The products with the shared coefficients, before any atoms."""
-        return self.embedding_(X) @ self.hidden_.T
+        return exact.products(self.embedding_(X), exact.rounded(self.hidden_, self.dtype_))
 
     def _answers(self, units: np.ndarray, number: int, own: np.ndarray) -> np.ndarray:
         logs = []
         for atoms, columns in zip(self.atoms_[number - 1], self._by_member(self.columns_[own]), strict=True):
             grouped = units.reshape(len(units), -1, len(atoms)) @ atoms.T
-            scores = np.maximum(grouped.reshape(units.shape), 0) @ columns.T
-            logs.append(log_softmax(scores.astype(np.float64), axis=1))
+            relu = np.maximum(grouped.reshape(units.shape), 0)
+            logs.append(log_softmax(exact.products(relu, exact.rounded(columns, self.dtype_)), axis=1))
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
 

@@ -8,7 +8,7 @@ from taer.heads import exact
 from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
-from taer.heads.closed_form.linalg import whitener
+from taer.heads.closed_form.linalg import squared_distances, whitener
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.params import param
 from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations
@@ -80,8 +80,7 @@ class FeCAM(
         wanted = np.arange(len(self.columns_)) if classes is None else classes
         rows, scores = self.embedding_(X), np.empty((len(X), len(wanted)))
         for at, number in enumerate(wanted):
-            white = exact.triangular_products(rows - self.columns_[number], self.whiteners_[number])
-            scores[:, at] = -0.5 * np.square(white).sum(axis=1)
+            scores[:, at] = -0.5 * squared_distances(rows, self.columns_[number], self.whiteners_[number])
         return scores.astype(self.dtype_)
 
     def _low_rank(self) -> LowRank:

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
+from taer.heads import exact
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan
@@ -84,6 +85,7 @@ class ICaRL(
             return super()._scores(X, classes)
         # -|h - m|² = 2 h·m - 2 at unit length; a class without exemplars has no mean and ranks last
         means = self.means_ if classes is None else self.means_[classes]
-        scores: np.ndarray = 2 * unit_rows(self.embedding_(X)) @ means.T - 2
+        along = exact.products(unit_rows(self.embedding_(X)), exact.rounded(means, self.dtype_))
+        scores: np.ndarray = (2 * along - 2).astype(self.dtype_)
         scores[:, ~means.any(axis=1)] = -4
         return scores

@@ -69,4 +69,5 @@ class RanPAC(
         columns, offsets, self.gamma_ = least_squares(self)
         return columns, offsets
 
-    _novelty = Head._novelty  # distances between thousands of random features would cost more than the prediction
+    # distances between thousands of random features would cost more than the prediction
+    _novelty, novelty_graph = Head._novelty, Head.novelty_graph

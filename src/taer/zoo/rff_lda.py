@@ -66,4 +66,5 @@ class RFFLDA(
     def _solution(self) -> tuple[np.ndarray, np.ndarray]:
         return discriminants(self.statistics_.means, shrunk(self.statistics_.covariance(), self.shrinkage))
 
-    _novelty = Head._novelty  # distances between thousands of random features would cost more than the prediction
+    # distances between thousands of random features would cost more than the prediction
+    _novelty, novelty_graph = Head._novelty, Head.novelty_graph

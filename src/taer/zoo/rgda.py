@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from taer.heads import exact
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.linalg import shrunk, squared_distances, whitener
@@ -67,10 +68,14 @@ class RGDA(
         self.whiteners_ = np.empty((len(self.means_), *base.shape), self.dtype_)
         self.columns_ = np.zeros((len(self.means_), 0), self.dtype_)
         for number, count in enumerate(statistics.counts):
-            own = base if count < 2 else shrunk(statistics.scatters[number] / count, self.shrinkage)
+            own = shrunk(statistics.scatters[number] / count, self.shrinkage) if self._varies(number) else base
             inverse = whitener((1 - self.own) * base + self.own * own)
-            self.whiteners_[number] = inverse
+            self.whiteners_[number] = exact.rounded(inverse, self.dtype_)
             self.offsets_[number] = np.log(np.diag(inverse)).sum()
+
+    def _varies(self, number: int) -> bool:
+        """Whether a class has a covariance of its own: at least two samples, and not all equal."""
+        return bool(self.statistics_.counts[number] >= 2 and self.statistics_.scatters[number].any())
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         wanted = np.arange(len(self.means_)) if classes is None else classes
@@ -86,7 +91,7 @@ class RGDA(
 
         def covariance(number: int) -> Covariance:
             own = statistics.scatters[number] / max(1, statistics.counts[number])
-            weight = self.own if statistics.counts[number] >= 2 else 0
+            weight = self.own if self._varies(number) else 0
             loadings = np.sqrt(weight * (1 - self.shrinkage)) * thin_root(own) @ vectors
             noise = (1 - weight) * base + weight * self.shrinkage * np.trace(own) / len(own)
             return Covariance(noise, loadings, np.ones(len(loadings)), vectors.T)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from taer.heads import exact
 from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import GEMM, Plan, Samples, check_finite
@@ -127,8 +128,8 @@ class UCIR(
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = self.columns_ if classes is None else self.columns_[classes]
-        scores: np.ndarray = self.eta_ * (unit_rows(self.embedding_(X)) @ unit_rows(columns).T)
-        return scores
+        cosines = exact.products(unit_rows(self.embedding_(X)), exact.rounded(unit_rows(columns), self.dtype_))
+        return (self.eta_ * cosines).astype(self.dtype_)
 
 
 def _shrinkages(rows: np.ndarray) -> np.ndarray:

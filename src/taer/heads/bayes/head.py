@@ -27,7 +27,8 @@ from taer.heads.params import check_params, param
 from taer.heads.validation import check_features
 from taer.rows import row_chunks
 
-_ROUNDING = 1e-20  # variance that rounding leaves of equal rows of unit length
+_ROUNDING = 1e-20  # fraction of the squares of equal rows that rounding leaves as their variance
+_LARGEST = 1e290  # squared length of a row, up to which no score overflows
 _UNLABELED, _LEADING = 4096, 256  # unlabeled samples that are looked at, and directions of them that are kept
 _FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
 _TRIED = 128  # samples per class whose misfit is measured
@@ -134,9 +135,12 @@ class Bayes(
         rows = self.embedding_(samples)
         if hasattr(self, "unlabeled_"):
             pseudo = Pseudo(max(BROAD, min(self.n_unlabeled_, width)), 0.0, self.unlabeled_)
-        else:  # one sample, or copies of one, have no variance; rows of unit length have 1 at most
-            variance = float(np.square(rows - rows.mean(axis=0)).sum()) / len(rows)
-            pseudo = Pseudo(BROAD, (variance if variance > _ROUNDING else 1.0) / width, np.zeros((0, width)))
+        else:  # one sample, or copies of one, have no variance, but it can hardly be more than their length
+            variance, square = (
+                float(np.square(each).sum()) / len(rows) for each in (rows - rows.mean(axis=0), rows)
+            )
+            variance = variance if variance > _ROUNDING * square else square or 1.0
+            pseudo = Pseudo(BROAD, variance / width, np.zeros((0, width)))
         self.prior_ = fitted_prior(rows, y, pseudo)
         self.densities_ = Densities.none(width, len(self.prior_.units))
         self.novelties_ = Novelties.none()
@@ -200,7 +204,7 @@ class Bayes(
         for label, (rows, blank, own) in held_out.items():
             space = self.prior_.space(rows[:compared])
             best = self._best_of(space, own[:compared], label)
-            found[label] = blank - own, blank[:compared] - best + self._far(space)
+            found[label] = blank - own, blank[:compared] - best + self.prior_.beyond(space)
         self.novelties_ = self.novelties_.replaced(len(self.densities_), found)
 
     def _best_of(self, space: Space, own: np.ndarray, label: int) -> np.ndarray:
@@ -220,7 +224,10 @@ class Bayes(
         return self.densities_.scores(self._space(X), every).astype(self.dtype_)
 
     def _best(self, X: np.ndarray) -> np.ndarray:
-        return self.densities_.best(self._space(X), self.numbers_, self.dtype_)
+        space = self._space(X)
+        if not (space.squares < _LARGEST).all():
+            return super()._best(X)  # which raises if a score cannot be computed
+        return self.densities_.best(space, self.numbers_, self.dtype_)
 
     @property
     def temperature_(self) -> float:
@@ -234,15 +241,11 @@ class Bayes(
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """The log-density under a class without samples minus the best score; more for samples far from all classes."""
         space = self._space(X)
-        return self._blank(space) - scores.max(axis=1) + self._far(space)
+        return self._blank(space) - scores.max(axis=1) + self.prior_.beyond(space)
 
     def _blank(self, space: Space) -> np.ndarray:
         """Scores of a class without samples."""
         return self.prior_.blank.scores(space, np.zeros(1, np.int64))[:, 0]
-
-    def _far(self, space: Space) -> np.ndarray:
-        limit, unit = self.prior_.far
-        return unit * np.maximum(self.prior_.distance(space) - limit, 0)
 
     def _kept_threshold(self, false_alarms: float) -> float:
         return self.novelties_.threshold(false_alarms)
@@ -261,7 +264,23 @@ class Bayes(
         space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
         return self.densities_.graph(graph, space, along, self.numbers_)
 
+    def novelty_graph(self, graph: Any, probabilities: str) -> str:
+        space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
+        blank = self.prior_.blank.graph(graph, space, along, np.zeros(1, np.int64))
+        best = graph.add("ReduceMax", graph.cast("scores", np.float64), axes=[1], keepdims=1)
+        best = graph.add("Mul", best, np.array(self.temperature_))
+        far = self.prior_.far_graph(graph, space, along)
+        novelty = graph.add("Add", graph.add("Sub", blank, best), far)
+        return str(graph.add("Squeeze", novelty, np.array([1])))
+
     # Corrections
+
+    def _check_learned(self, classes: np.ndarray) -> None:
+        state = self.densities_
+        if not all(np.isfinite(part).all() for label in classes.tolist() for part in state.of_class(label)):
+            raise ValueError(
+                "Bayes cannot learn features of this size: a class would not be finite; scale the features to about 1"
+            )
 
     def class_state(self, label: Any) -> list[np.ndarray]:
         head = self._snapshot()

@@ -125,16 +125,19 @@ class Prior:
         """
         return float(np.interp(np.log(count), *self.knots)) - first * float(self.knots[1, -1])
 
-    def distance(self, space: Space) -> np.ndarray:
-        """Squared distances from the center of all classes, in units of the spread of samples."""
-        inverse, others = 1 / (1 + self.psi[:-1]), 1 / (1 + self.psi[-1])
-        found: np.ndarray = space.squares * others
-        if len(inverse):
-            found = (
-                found
-                + exact.products(np.square(space.along), exact.rounded((inverse - others)[None], np.float32))[:, 0]
-            )
+    def beyond(self, space: Space) -> np.ndarray:
+        """How far beyond all classes rows are, in units of novelty; zero for nearly all samples of any class."""
+        limit, unit = self.far
+        others, more = self._inverses
+        distance = space.squares * others + exact.products(np.square(space.along), more)[:, 0]
+        found: np.ndarray = unit * np.maximum(distance - limit, 0)
         return found
+
+    @property
+    def _inverses(self) -> tuple[float, np.ndarray]:
+        """The inverse variance of all samples along no direction, and what is added to it along those of class means."""
+        others = float(1 / (1 + self.psi[-1]))
+        return others, exact.rounded((1 / (1 + self.psi[:-1]) - others)[None], np.float32)
 
     def check(self, width: int, n_classes: int) -> None:
         """Raise ValueError unless this is a prior for this number of features."""
@@ -176,6 +179,17 @@ class Prior:
             along = graph.add("MatMul", apart, within.T * self.gains)
             space = graph.add("Add", space, graph.add("MatMul", along, within))
         return space, graph.add("MatMul", space, self.between.T * self.units) if len(self.units) else space
+
+    def far_graph(self, graph: Any, space: str, along: str) -> str:
+        """Add :meth:`beyond` to an ONNX graph, as a column."""
+        (limit, unit), (others, more) = self.far, self._inverses
+        squares = graph.add("ReduceSum", graph.add("Mul", space, space), np.array([1]), keepdims=1)
+        distance = graph.add("Mul", squares, np.array(others))
+        if len(self.units):
+            turned = graph.add("MatMul", graph.add("Mul", along, along), more.T.astype(np.float64))
+            distance = graph.add("Add", distance, turned)
+        past = graph.add("Max", graph.add("Sub", distance, np.array(limit)), np.array(0.0))
+        return str(graph.add("Mul", past, np.array(unit)))
 
 
 def class_means(rows: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -29,7 +29,7 @@ def leading_rows(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray
     wide = len(rows) <= rows.shape[1]
     gram = rows @ rows.T if wide else rows.T @ rows
     spectrum, vectors = leading_eigen(gram, rank) if len(gram) > max(rank, _SMALL) else np.linalg.eigh(gram)
-    kept = np.flatnonzero(spectrum > _ROUNDING * max(float(spectrum[-1]), 1e-30))[-rank:]
+    kept = np.flatnonzero(spectrum > _ROUNDING * max(float(spectrum[-1]), 1e-300))[-rank:]
     spectrum, vectors = spectrum[kept], vectors[:, kept]
     return vectors.T @ rows if wide else np.sqrt(spectrum)[:, None] * vectors.T
 

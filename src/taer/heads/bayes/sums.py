@@ -58,16 +58,14 @@ class Summaries:
 
     def _with(self, changed: dict[int, Summary], other: Summaries | None = None) -> Summaries:
         """With some summaries changed, and those of labels that only another one has."""
-        found = dict(zip(self.labels.tolist(), zip(self.counts, self.means, self.each, strict=True), strict=True))
-        if other is not None:
-            theirs = zip(other.counts, other.means, other.each, strict=True)
-            found = dict(zip(other.labels.tolist(), theirs, strict=True)) | found
-        found |= {label: (summary.n, summary.mean, _given(summary)) for label, summary in changed.items()}
-        labels = sorted(found)
-        counts, means, each = zip(*(found[label] for label in labels), strict=True)
-        return replace(
-            self, labels=np.array(labels, np.int64), counts=np.array(counts), means=np.array(means), each=each
-        )
+        both = [self] if other is None else [self, other.forget(*self.labels.tolist())]
+        labels = np.concatenate([each.labels for each in both])
+        counts, means = (np.concatenate([getattr(each, name) for each in both]) for name in ("counts", "means"))
+        makers = [make for each in both for make in each.each]
+        for label, summary in changed.items():
+            place = int(np.flatnonzero(labels == label)[0])
+            counts[place], means[place], makers[place] = summary.n, summary.mean, _given(summary)
+        return replace(self, labels=labels, counts=counts, means=means, each=tuple(makers))._at(np.argsort(labels))
 
 
 def _given(summary: Summary) -> Callable[[], Summary]:

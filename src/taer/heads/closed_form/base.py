@@ -32,6 +32,7 @@ class ClosedFormHead(Head):
     """
 
     weighs: ClassVar[bool] = True
+    diagonal: ClassVar[bool] = False  # whether the variances of the features are enough
     fixes: ClassVar[tuple[str, ...]] = ()  # fitted attributes that the first task determines, besides the embedding
     normalize: str = param("none", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
 
@@ -90,12 +91,14 @@ class ClosedFormHead(Head):
 
     def _count(self, task: Task) -> None:
         before = getattr(self, "statistics_", None)
-        self.statistics_: ClassStatistics = collect(self.embedding_, task, before, per_class=self.per_class)
+        self.statistics_: ClassStatistics = collect(
+            self.embedding_, task, before, per_class=self.per_class, diagonal=self.diagonal
+        )
 
     def _calibrate(self, trial: Self, rest: Task, held: Task) -> None:
         """Fit the temperature, with scores of a head that has not counted the held-out samples."""
         trial._solve(rest)
-        scores = trial._scores(held.X[:]).astype(np.float64)
+        scores = trial._finite_scores(held.X[:]).astype(np.float64)
         if self.card.frozen:
             pooled = getattr(self, "held_out_", None) or PooledLosses.start(scores)
             self.held_out_ = pooled.plus(scores, held.y, held.weight)
@@ -104,7 +107,7 @@ class ClosedFormHead(Head):
             self.temperature_ = best_temperature(scores, held.y, held.weight)
 
     def _sums_of(self, task: Task) -> ClassStatistics:
-        return collect(self.embedding_, task, per_class=self.per_class)
+        return collect(self.embedding_, task, per_class=self.per_class, diagonal=self.diagonal)
 
     def _set_sums(self, sums: ClassStatistics, changed: np.ndarray) -> None:
         self.statistics_ = sums
@@ -139,20 +142,29 @@ class ClosedFormHead(Head):
 
     def _best_among(self, X: np.ndarray, possible: np.ndarray) -> np.ndarray:
         """The best class of each row by its exact score, given which classes can be the best."""
+        if possible.shape[1] == 1:  # nothing to choose, but its score must be a number
+            return super()._best(X)
         best: np.ndarray = possible.argmax(axis=1)
         for row in np.flatnonzero(possible.sum(axis=1) > 1):
             classes = self.numbers_[possible[row][self.numbers_]]  # the first of classes_ among equals
-            best[row] = classes[self._scores(X[[row]], classes).argmax()]
+            best[row] = classes[self._finite_scores(X[[row]], classes).argmax()]
         return best
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        return super().probabilities(scores / self.temperature_)
+        # Divide differences, which are never above 0: quotients of large scores could all be infinite.
+        return super().probabilities((scores - scores.max(axis=-1, keepdims=True)) / self.temperature_)
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Entropy, plus the distance to the nearest class relative to the distance to the mean of all classes."""
-        distances = kept(self.statistics_.means, RelativeDistances, lambda: RelativeDistances(self.statistics_))
-        apart = distances(self.embedding_(X))
-        return super()._novelty(X, scores) + apart / self.temperature_
+        return super()._novelty(X, scores) + self._distances()(self.embedding_(X)) / self.temperature_
+
+    def _distances(self) -> RelativeDistances:
+        return kept(self.statistics_.means, RelativeDistances, lambda: RelativeDistances(self.statistics_))
+
+    def novelty_graph(self, graph: Any, probabilities: str) -> str:
+        apart = self._distances().graph(graph, self.embedding_.graph(graph, "features"))
+        apart = graph.add("Div", apart, np.array(self.temperature_))
+        return str(graph.add("Add", super().novelty_graph(graph, probabilities), apart))
 
 
 class SolvedHead(ClosedFormHead):

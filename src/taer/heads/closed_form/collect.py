@@ -17,15 +17,11 @@ _CHUNKS = 32  # chunks per block; a block is one job
 _PIECES = 2  # pieces per chunk, so that their float64 copies fit into the cache
 
 
-def collect(
-    embedding: Any, task: Task, before: ClassStatistics | None = None, *, per_class: bool
-) -> ClassStatistics:
-    """The statistics ``before`` plus those of the embedded samples of a task."""
+def collect(embedding: Any, task: Task, before: ClassStatistics | None = None, **kind: bool) -> ClassStatistics:
+    """The statistics ``before`` plus those of the embedded samples of a task; ``per_class`` or ``diagonal`` ones."""
     shared, X, y, weight = Shared(embedding), task.X, task.y, task.weight
     calls = (
-        delayed(_statistics_of)(
-            shared, _sent(X, part), y[part], None if weight is None else weight[part], per_class
-        )
+        delayed(_statistics_of)(shared, _sent(X, part), y[part], None if weight is None else weight[part], kind)
         for part in row_chunks(X, width=-(-X.shape[1] // _CHUNKS))
     )
     statistics: Any = before
@@ -42,7 +38,7 @@ def _sent(X: Any, part: slice) -> Any:
 
 
 def _statistics_of(
-    embedding: Shared, X: Any, y: np.ndarray, weight: np.ndarray | None, per_class: bool
+    embedding: Shared, X: Any, y: np.ndarray, weight: np.ndarray | None, kind: dict[str, bool]
 ) -> ClassStatistics:
     """Statistics of one block, on one thread, so that every machine computes the same bits."""
     pieces = row_chunks(X, width=_PIECES * X.shape[1])
@@ -52,4 +48,4 @@ def _statistics_of(
         (embedding.value(X[rows]), y[rows], None if weight is None else weight[rows]) for rows in sorted_chunks
     )
     with one_blas_thread():
-        return ClassStatistics.of_chunks(chunks, y, per_class=per_class)
+        return ClassStatistics.of_chunks(chunks, y, **kind)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh, get_blas_funcs, lapack, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigh, lapack, solve_triangular
 
 from taer.heads import exact
 from taer.statistics import ClassStatistics
@@ -14,8 +16,11 @@ _LEAST_NOISE = (
 
 
 def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
-    """``(1 - s) Σ + s · tr(Σ)/d · I``; the identity if there is no variance at all."""
+    """``(1 - s) Σ + s · tr(Σ)/d · I``; the identity if there is no variance at all. Variances alone stay such."""
     width = len(covariance)
+    if covariance.ndim == 1:
+        level = covariance.mean()
+        return (1 - shrinkage) * covariance + shrinkage * level if level > 0 else np.ones(width)
     level = np.trace(covariance) / width
     if level <= 0:
         return np.eye(width)
@@ -26,7 +31,10 @@ def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
 
 def discriminants(means: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns ``Σ⁻¹ μ_c`` and offsets ``-μ_cᵀ Σ⁻¹ μ_c / 2`` of linear discriminant analysis with equal priors."""
-    columns = cho_solve(cho_factor(covariance, check_finite=False), means.T, check_finite=False).T
+    if covariance.ndim == 1:
+        columns = means / covariance
+    else:
+        columns = cho_solve(cho_factor(covariance, check_finite=False), means.T, check_finite=False).T
     return columns, -0.5 * (means * columns).sum(axis=1)
 
 
@@ -37,23 +45,48 @@ def class_moments(rows: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 class RelativeDistances:
-    """Half the squared Mahalanobis distance to the nearest class minus that to the overall mean (Ren et al., 2021)."""
+    """Half the squared Mahalanobis distance to the nearest class minus that to the overall mean (Ren et al., 2021).
+
+    ``(½ x C + background - column_c) x + …`` for the nearest c, with x in a unit in which float32 can hold the inverse
+    covariances of features of any size. ``C`` is a vector if the statistics are diagonal.
+    """
 
     def __init__(self, statistics: ClassStatistics) -> None:
         mean = statistics.cross_moments.sum(axis=0, keepdims=True) / statistics.n_samples
         between = (statistics.means - mean) * np.sqrt(statistics.counts)[:, None]
-        total = (statistics.scatter + between.T @ between) / statistics.n_samples
+        total = (statistics.scatter + statistics.scatter_of(between)) / statistics.n_samples
         near, far = (shrunk(matrix, 0.1) for matrix in (statistics.covariance(), total))
-        self._classes, self._all = discriminants(statistics.means, near), discriminants(mean, far)
-        self._curvature = (np.linalg.inv(near) - np.linalg.inv(far)).astype(np.float32)
+        level = far.mean() if statistics.diagonal else np.trace(far) / len(far)
+        self.unit = float(np.ldexp(1.0, np.frexp(np.sqrt(level))[1]))
+        near, far = near / self.unit**2, far / self.unit**2
+        of_classes, of_all = discriminants(statistics.means / self.unit, near), discriminants(mean / self.unit, far)
+        columns, self.offsets = (np.concatenate(pair) for pair in zip(of_classes, of_all, strict=True))
+        self.columns = exact.rounded(columns, np.float32)
+        if statistics.diagonal:
+            self.curvature = 1 / near - 1 / far
+        else:
+            self.curvature = exact.rounded(np.linalg.inv(near) - np.linalg.inv(far), np.float32)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        short = rows.astype(np.float32)  # enough for a ranking
-        curved = ((short @ self._curvature) * short).sum(axis=1)
-        (columns, offsets), (background, level) = self._classes, self._all
-        to_nearest = (rows @ columns.T + offsets).max(axis=1)
-        distances: np.ndarray = 0.5 * curved - to_nearest + (rows @ background.T + level)[:, 0]
+        rows = rows / self.unit
+        bent = rows * self.curvature if self.curvature.ndim == 1 else exact.products(rows, self.curvature)
+        scores = exact.products(rows, self.columns) + self.offsets
+        distances: np.ndarray = 0.5 * (bent * rows).sum(axis=1) - scores[:, :-1].max(axis=1) + scores[:, -1]
         return distances
+
+    def graph(self, graph: Any, rows: str) -> str:
+        """The same as ONNX operations, in float64."""
+        rows = graph.add("Div", rows, np.array(self.unit))
+        wide, one = self.curvature.astype(np.float64), np.array([1])
+        bent = graph.add("Mul", rows, wide) if wide.ndim == 1 else graph.add("MatMul", rows, wide.T)
+        curved = graph.add("ReduceSum", graph.add("Mul", bent, rows), one, keepdims=0)
+        columns = self.columns.astype(np.float64)
+        scores = graph.add("Gemm", rows, columns[:-1], self.offsets[:-1], transB=1)
+        background = graph.add("Gemm", rows, columns[-1:], self.offsets[-1:], transB=1)
+        # The largest by its place: ReduceMax is written differently before and after opset 18.
+        nearest = graph.add("GatherElements", scores, graph.add("ArgMax", scores, axis=1, keepdims=1), axis=1)
+        apart = graph.add("Squeeze", graph.add("Sub", background, nearest), one)
+        return str(graph.add("Add", graph.add("Mul", curved, np.array(0.5)), apart))
 
 
 def whitened(rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -69,13 +102,10 @@ def whitener(covariance: np.ndarray) -> np.ndarray:
 
 
 def squared_distances(rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
-    """Squared Mahalanobis distances of rows to a mean; ``inverse`` is a :func:`whitener`, in any precision."""
-    apart = (rows - mean).astype(inverse.dtype)
-    if len(rows) <= exact.GEMV_ROWS:
-        return np.square(apart @ inverse.T).sum(axis=1)
-    multiply = get_blas_funcs("trmm", (inverse, apart))  # half the work of a product with a full matrix
-    white = multiply(1.0, inverse.T, apart.T, trans_a=1, overwrite_b=1)
-    return np.einsum("ij,ij->j", white, white)
+    """Squared Mahalanobis distances of rows to a mean; ``inverse`` is a :func:`whitener`, rounded for exact products."""
+    multiply = exact.triangular_products if inverse.dtype == np.float32 else exact.products
+    # one row after the other in memory, so that the sum over a row does not depend on the others
+    return np.square(np.ascontiguousarray(multiply(rows - mean, inverse))).sum(axis=1)
 
 
 def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -22,8 +22,8 @@ class NCM(
 ):
     """NCM: the class whose mean is nearest, by angle or by distance; old means never move.
 
-    Keeps one vector per class. With strong pretrained features, often all you need. A score is the cosine, or half the
-    negative squared distance, up to a number that is the same for all classes of a sample.
+    Keeps one vector per class and one of variances. With strong pretrained features, often all you need. A score is the
+    cosine, or half the negative squared distance, up to a number that is the same for all classes of a sample.
 
     References
     ----------
@@ -37,6 +37,7 @@ class NCM(
     np.str_('c')
     """
 
+    diagonal: ClassVar[bool] = True  # variances, for the novelty; no square matrix
     metric: str = param("cosine", "nearest by angle or by distance", options=("cosine", "euclidean"))
 
     fitted: ClassVar[dict[str, Fitted]] = {

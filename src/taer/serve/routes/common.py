@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends
 from fastapi.security import HTTPBearer
 
 from taer.serve import schemas
-from taer.serve.service import Service
 from taer.serve.store import Version
 
 # Only for the API description; the gate checks the token before the body is read.
@@ -25,7 +25,5 @@ def entry(version: Version) -> schemas.VersionEntry:
     return schemas.VersionEntry(version=version.version, parent=version.parent, created=version.created, **report)
 
 
-def history(service: Service) -> schemas.History:
-    return schemas.History(
-        current=service.serving.version, versions=[entry(known) for known in service.store.versions()]
-    )
+def history(current: int, versions: Sequence[Version]) -> schemas.History:
+    return schemas.History(current=current, versions=[entry(known) for known in versions])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -73,12 +74,10 @@ def router(service: Service) -> APIRouter:
     def purge(request: Annotated[PurgeRequest, Depends(body(PurgeRequest))]) -> schemas.Purged:
         """Delete examples permanently, with every version that was learned from them.
 
-        The other examples of the current version wait again; POST /learn teaches them.
+        Their other examples wait again, also those that a rollback had undone; POST /learn teaches them. Examples that
+        had been deleted or forgotten before are gone with the last version that had them.
         """
-        purged = service.purge(request.ids)
-        return schemas.Purged(
-            examples=purged.examples, versions=purged.versions, current=purged.current, waiting=service.n_pending
-        )
+        return schemas.Purged(**asdict(service.purge(request.ids)))
 
     return router
 

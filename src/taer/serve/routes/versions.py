@@ -29,12 +29,11 @@ def router(service: Service, counters: Counters) -> APIRouter:
     @router.get("/history")
     def versions() -> schemas.History:
         """All versions: what each learned, its accuracy on held-out examples, and what it changed."""
-        return history(service)
+        return history(service.serving.version, service.store.versions())
 
     @router.post("/rollback/{version}", responses=problems(404, 409, 503), dependencies=TOKEN)
     def rollback(version: Annotated[int, Path(ge=0, le=2**31)]) -> schemas.History:
         """Switch to another version, earlier or later; 0 is the empty one. Nothing is deleted."""
-        service.go_to(version)
-        return history(service)
+        return history(version, service.go_to(version))
 
     return router

@@ -18,7 +18,7 @@ from taer.heads.descent import loop
 from taer.heads.embedding import Standardize
 from taer.heads.fitted import Fitted, array, value_of
 from taer.heads.params import param
-from taer.zoo.shared.adapter_network import Network, NetworkLoop, NetworkPlan, units_of
+from taer.zoo.shared.adapter_network import Network, NetworkLoop, NetworkPlan, exact_units
 
 
 class AdapterHead(Head):
@@ -97,4 +97,4 @@ class AdapterHead(Head):
 
     def _units(self, X: np.ndarray) -> np.ndarray:
         """The activations of the units for some rows of the user's features."""
-        return units_of(self.hidden_, self.embedding_(X))
+        return exact_units(self.hidden_, self.embedding_(X))

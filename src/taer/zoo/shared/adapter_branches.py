@@ -36,7 +36,10 @@ class Branches:
     eta: float  # a score is eta times a cosine
 
     def __call__(self, rows: np.ndarray) -> Answer:
-        stable, plastic = units_of(self.stable, rows), units_of(self.plastic, rows)
+        return self.answer(units_of(self.stable, rows), units_of(self.plastic, rows))
+
+    def answer(self, stable: np.ndarray, plastic: np.ndarray) -> Answer:
+        """Features and cosines from the units of both branches."""
         features = self.blend * self.scales * stable + (1 - self.blend) * plastic
         lengths = np.sqrt(np.square(features).sum(axis=1, keepdims=True))
         lengths[lengths == 0] = 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taer.heads import exact
 from taer.heads.descent.loop import Loop, Plan, check_finite, entropy_gradient
 from taer.threads import one_blas_thread
 
@@ -36,6 +37,12 @@ def units_of(hidden: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """``relu(hidden @ h)`` of each row; unit by unit in memory, which is the faster product for few rows."""
     units: np.ndarray = hidden @ rows.T
     return np.maximum(units, 0, out=units).T
+
+
+def exact_units(hidden: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """:func:`units_of` with exact products, so that the units of a row do not depend on the other rows."""
+    units = exact.products(rows, exact.rounded(hidden, hidden.dtype))
+    return np.maximum(units, 0, out=units).astype(hidden.dtype)
 
 
 def descend(weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:

@@ -103,7 +103,7 @@ class TaskHead(AdapterHead):
 
     def _answers(self, units: np.ndarray, number: int, own: np.ndarray) -> np.ndarray:
         """Scores of the classes of a task, with the gates of that task."""
-        return (units * self.masks_[number - 1]) @ self.columns_[own].T
+        return exact.products(units * self.masks_[number - 1], self.columns_[own])
 
     def _sizes(self) -> Sizes:
         return {**super()._sizes(), "tasks": self.n_tasks_}

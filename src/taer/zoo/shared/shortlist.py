@@ -12,6 +12,7 @@ from taer.heads import exact
 
 MOST = 1 << 26  # values of directions that are kept in float32: 256 MB
 _AT_ONCE = 1 << 22  # products with directions that are looked at in one go
+_LARGE = float(np.finfo(np.float32).max) / 2
 _EPS = float(np.finfo(np.float32).eps)  # twice the error of one rounding
 
 
@@ -69,7 +70,9 @@ class Shortlist:
                 start = end
             found, slack = linear + found[:, self.back], slack[:, self.back]
             slack += wrong + 4 * _EPS * (np.abs(linear) + np.abs(found))  # scores as close as that may be equal
-            return ~(found + slack < (found - slack).max(axis=1, keepdims=True))
+            possible = ~(found + slack < (found - slack).max(axis=1, keepdims=True))
+            # Scores too large for float32 are looked at one by one, where they raise if the head has that type.
+            return possible | ~((np.abs(found) + slack).max(axis=1, keepdims=True) < _LARGE)
 
     def _ratios(self, space: np.ndarray, part: slice, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What the directions of some classes add, and by how much that may be wrong."""

@@ -1,0 +1,325 @@
+"""Every write fails once: what was answered, what is on disk and what is in memory agree, and it starts again."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from taer.serve.failures import UNLESS_KILLED
+from taer.serve.service import Service
+from tests.faults import KINDS, Faults
+from tests.serve.conftest import vectors
+
+ERRORS = {errno.EIO: "the disk failed to read or write", errno.ENOSPC: "the disk is full"}
+# SQLite tells a failed sync from a full disk no more, and opens a file for reading if it may not write.
+VAGUE = ("the disk failed to read or write", "the system failed")
+
+
+def names_cause(message, error):
+    """Whether a message says why something failed."""
+    return any(cause in message for cause in (ERRORS[error], os.strerror(error), *VAGUE))
+
+
+class Shaky:
+    """A server in whose folder calls fail."""
+
+    def __init__(self, serve, work):
+        self.folder = work / "service"
+        self.faults = Faults(work, self.folder)
+        self.server = serve(self.folder, environment=self.faults.environment)
+        self.http = self.server.http
+        self.counter = itertools.count(1)
+        for label in (0, 1):
+            self.add(label)
+        self.ask("POST", "/learn")
+
+    def ask(self, method, path, **options):
+        answer = self.http.request(method, path, **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def add(self, label, count=4):
+        seed = next(self.counter)
+        rows = vectors(label, count, seed=seed)
+        return self.ask("POST", "/examples", json={"label": str(label), "vectors": rows})["ids"]
+
+    def taught(self, label):
+        ids = self.add(label)
+        self.ask("POST", "/learn")
+        return ids
+
+    def on_disk(self):
+        """What the database says: the current version, all versions, all examples and edits."""
+        with closing(sqlite3.connect(self.folder / "taer.db")) as database:
+            queries = (
+                "SELECT version FROM current",
+                "SELECT version, parent FROM versions",
+                "SELECT id, label, version FROM examples",
+                "SELECT example, version, label FROM edits",
+            )
+            return [
+                database.execute(f"{query} ORDER BY 1, 2" if "," in query else query).fetchall()
+                for query in queries
+            ]
+
+    def check(self, before, answer, nth, error):
+        """The answer, the disk and the memory agree, and a copy of the folder, as after a kill, starts."""
+        after = self.on_disk()
+        where = f"call {nth}, {answer.status_code}: {answer.text[:200]}"
+        if answer.status_code == 200:
+            assert after != before, where
+        else:
+            assert answer.status_code == 503, where
+            assert names_cause(answer.json()["detail"], error), where
+            assert after == before, where
+        ((current,),), _, examples, _ = after
+        waiting = sum(version is None for _, _, version in examples)
+        assert self.ask("GET", "/health")["version"] == current, where
+        assert sum(row["waiting"] for row in self.ask("GET", "/classes")["classes"]) == waiting, where
+        assert f"taer_waiting_examples {waiting}.0" in self.http.get("/metrics").text
+        copy = shutil.copytree(self.folder, self.folder.with_name(f"copy{nth}"))
+        service = Service(copy)
+        if UNLESS_KILLED not in answer.text:
+            assert (service.serving.version, service.n_pending) == (current, waiting), where
+            row = vectors(0, 1)
+            found = self.ask("POST", "/predict", json={"vectors": row})["predictions"][0]["label"]
+            assert str(service.serving.head.predict(row)[0]) == found, where
+        assert not any("cannot be loaded" in notice for notice in service.notices), where
+        service.close()
+        shutil.rmtree(copy)
+
+
+def learn(tested):
+    tested.add(next(tested.counter) % 5)
+    return "POST", "/learn", None
+
+
+def add(tested):
+    return "POST", "/examples", {"label": "2", "vectors": vectors(2, 2)}
+
+
+def relabel(tested):
+    (number, *_) = tested.taught(0)
+    return "PATCH", f"/examples/{number}", {"label": "1"}
+
+
+def relabel_waiting(tested):
+    (number, *_) = tested.add(0)
+    return "PATCH", f"/examples/{number}", {"label": "1"}
+
+
+def delete(tested):
+    (number, *_) = tested.taught(0)
+    return "DELETE", f"/examples/{number}", None
+
+
+def discard(tested):
+    tested.add(0)
+    return "DELETE", "/examples", None
+
+
+def rename(tested):
+    old = next(row["label"] for row in tested.ask("GET", "/classes")["classes"] if row["label"] != "0")
+    return "PATCH", f"/classes/{old}", {"label": f"name {next(tested.counter)}"}
+
+
+def forget(tested):
+    tested.taught(4)
+    return "DELETE", "/classes/4", None
+
+
+def rollback(tested):
+    history = tested.ask("GET", "/history")
+    (other, *_) = {version["version"] for version in history["versions"]} - {history["current"]}
+    return "POST", f"/rollback/{other}", None
+
+
+def purge(tested):
+    (number, *_) = tested.taught(2)
+    return "POST", "/purge", {"ids": [number]}
+
+
+OPERATIONS = [learn, add, relabel, relabel_waiting, delete, discard, rename, forget, rollback, purge]
+
+
+def sweep(tested, operation, *kinds, error=errno.EIO, **how):
+    """Let each call of an operation fail, until none is left; returns the answers' status codes."""
+    codes = []
+    for nth in range(1, 1000):
+        method, path, body = operation(tested)
+        before = tested.on_disk()
+        with tested.faults.failing(nth, *kinds, error=error, **how) as seen:
+            answer = tested.http.request(method, path, json=body)
+        if not seen.failed:
+            assert answer.status_code == 200, answer.text
+            break
+        tested.check(before, answer, nth, error)
+        codes.append(answer.status_code)
+        if answer.status_code != 200:  # what was refused is done as soon as storage works
+            assert tested.http.request(method, path, json=body).status_code == 200
+    return codes
+
+
+@pytest.fixture
+def tested(serve, tmp_path):
+    return Shaky(serve, tmp_path)
+
+
+@pytest.mark.system
+def test_a_sync_an_unlink_or_a_rename_that_fails_is_a_refusal_or_makes_no_difference(tested):
+    tested.taught(2)
+    assert set(sweep(tested, learn, "sync", "rename", "unlink")) == {503, 200}
+    assert 200 in sweep(tested, purge, "unlink", error=errno.ENOSPC)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
+def test_every_call_of_every_operation_fails_once(tested, operation, error):
+    tested.taught(2)
+    codes = sweep(tested, operation, error=error)
+    print(f"{operation.__name__}, {errno.errorcode[error]}: {codes.count(503)} of {len(codes)} were refused")
+    assert codes.count(503) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_every_write_of_every_operation_is_cut_short_once(tested, operation):
+    tested.taught(2)
+    assert set(sweep(tested, operation, "write", short=True)) == {200}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_the_disk_is_full_from_any_call_on(tested, operation):
+    """A commit that failed may then be found after a kill, which the answer says."""
+    tested.taught(2)
+    sweep(tested, operation, *(set(KINDS) - {"unlink"}), error=errno.ENOSPC, from_then_on=True)
+
+
+class Shaken:
+    """A process that starts, teaches again or backs up services in folders below ``work``, while calls fail."""
+
+    def __init__(self, work, operation):
+        self.faults = Faults(work, work / "shaken")
+        (work / "shaken").mkdir()
+        self.folder = work / "shaken" / "service"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.serve.shaky", operation],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.faults.environment},
+        )
+
+    def ask(self):
+        print(self.folder, file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+    def sweep(self, healthy, error, **how):
+        """Let each call fail on a copy of a healthy folder; yields each answer, and last that without a failure."""
+        for nth in range(1, 1000):
+            for left in self.folder.parent.iterdir():
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            if healthy is not None:
+                shutil.copytree(healthy, self.folder)
+            with self.faults.failing(nth, error=error, **how) as seen:
+                answer = self.ask()
+            yield nth, answer
+            if not seen.failed:
+                break
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def shaken(tmp_path):
+    started = []
+
+    def start(operation):
+        started.append(Shaken(tmp_path, operation))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.close()
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    """The folder of a service with two versions and eight waiting examples, most of them still in the log."""
+    folder = tmp_path_factory.mktemp("healthy") / "service"
+    service = Service(folder)
+    for label in range(3):
+        service.add_examples(str(label), np.array(vectors(label), np.float32))
+        if label < 2:
+            service.learn()
+    copy = shutil.copytree(folder, folder.with_name("copy"))  # as it is after a kill
+    service.close()
+    return copy
+
+
+def told(answer, error):
+    """Whether an answer names the cause, and does not call a healthy database damaged."""
+    message = answer["message"]
+    assert "taer.db is damaged, or" not in message, message
+    return names_cause(message, error)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
+def test_a_start_with_a_call_that_fails_is_told_with_its_cause_and_loses_nothing(shaken, healthy, error):
+    process = shaken("start")
+    for nth, answer in process.sweep(healthy, error):
+        assert answer.get("found") == [2, 8] or told(answer, error), (nth, answer)
+        assert process.ask() == {"found": [2, 8]}, nth
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
+def test_a_start_in_a_new_folder_with_a_call_that_fails_can_be_repeated(shaken, error):
+    process = shaken("start")
+    for nth, answer in process.sweep(None, error, from_then_on=True):
+        assert answer.get("found") == [0, 0] or told(answer, error), (nth, answer)
+        assert process.ask() == {"found": [0, 0]}, nth
+
+
+@pytest.mark.system
+def test_learning_again_with_a_call_that_fails_is_done_or_not(shaken, healthy):
+    process = shaken("relearn")
+    for nth, answer in process.sweep(healthy, errno.ENOSPC):
+        if "raised" in answer:
+            assert told(answer, errno.ENOSPC), (nth, answer)
+            service = Service(process.folder)
+            assert (service.serving.version, service.n_pending) == (2, 8), nth
+            service.close()
+        else:
+            assert answer == {"found": [3, 8]}, nth
+
+
+@pytest.mark.system
+def test_a_backup_with_a_call_that_fails_is_whole_or_not_there(shaken, healthy):
+    process = shaken("backup")
+    for nth, answer in process.sweep(healthy, errno.ENOSPC):
+        archive = process.folder.with_suffix(".tar")
+        assert archive.exists() == ("found" in answer), (nth, answer)
+        if archive.exists():
+            assert answer == {"found": [2, []]}, nth
+            with tarfile.open(archive) as content:
+                assert len(content.getnames()) == 3, nth
+        else:
+            assert told(answer, errno.ENOSPC), (nth, answer)
