@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_t
@@ -336,3 +338,17 @@ def test_scores_in_small_parts_are_the_same(many, monkeypatch):
     monkeypatch.setattr(state, "_AT_ONCE", 1)
     np.testing.assert_array_equal(head.scores(X), expected)
     np.testing.assert_array_equal(head.scores(X, [7, 77, 3]), expected[:, [7, 30, 3]])
+
+
+def test_corrections_of_wide_features_lose_little():
+    """Directions in one byte are rounded with each correction."""
+    X, y = blobs(12, 60, width=300, spread=4.0)
+    base = learned(X, y, np.arange(10))
+    new = np.concatenate([np.flatnonzero(y == label)[:30] for label in (10, 11)])
+    wrong, right = new[::3][:16], np.setdiff1d(new, new[::3])
+    expected = copy.deepcopy(base).partial_fit(X[right], y[right])
+    found = copy.deepcopy(base).partial_fit(X[right], y[right]).partial_fit(X[wrong], y[wrong])
+    for part in np.split(wrong, 8):
+        found.unlearn(X[part], y[part])
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    np.testing.assert_allclose(found.scores(X), expected.scores(X), rtol=0.02, atol=1)

@@ -29,7 +29,7 @@ def assert_same_answers(one, other, X):
     assert one.classes_.tolist() == other.classes_.tolist()
     wanted = one.classes_
     first, second = centered(one.scores(X, wanted)), centered(other.scores(X, wanted))
-    rounding = 1e-2 if type(one) is taer.Bayes else 1e-6  # whose directions are kept in int8
+    rounding = 1e-3 if type(one) is taer.Bayes else 1e-6  # whose directions are kept in integers
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=rounding * (1 + np.abs(second).max()))
 
 

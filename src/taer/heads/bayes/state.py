@@ -15,6 +15,7 @@ from taer.heads.bayes.integers import quantized
 
 _WIDEST = 1 - 1e-9  # below one: how far directions may reduce a squared distance
 _FEW = 1 / 8  # of the classes: rows with shorter lists share too few classes to be scored together
+_NARROW = 128  # features
 _AT_ONCE = 1 << 20  # products with directions that are computed together, so that they stay in the cache
 _TIES = 1e-5  # relative difference below which scores may be equal in float32
 
@@ -69,7 +70,7 @@ class Densities:
     heights: np.ndarray  # scores at the centers
     most: np.ndarray  # largest reduction of a squared distance by the directions
     numbers: np.ndarray  # how many directions a class has
-    directions: np.ndarray  # int8, the directions in which classes are wider than the prior
+    directions: np.ndarray  # in integers, the directions in which classes are wider than the prior
     scales: np.ndarray  # of their integers
     offsets: np.ndarray  # the centers along them
 
@@ -89,7 +90,7 @@ class Densities:
             heights=flat,
             most=flat,
             numbers=np.zeros(0, np.int64),
-            directions=np.zeros((0, width), np.int8),
+            directions=np.zeros((0, width), _integers(width)),
             scales=flat,
             offsets=flat,
         )
@@ -264,7 +265,7 @@ class Densities:
         }
         kinds = {
             "numbers": "int64",
-            "directions": "int8",
+            "directions": _integers(width),
             **dict.fromkeys(("means", "columns", "weights"), "float32"),
         }
         for name, shape in shapes.items():
@@ -290,6 +291,11 @@ class Densities:
 
 
 _BY_DIRECTION = ("directions", "scales", "offsets")
+
+
+def _integers(width: int) -> str:
+    """The type of the directions. Two bytes where they take little room, so that repeated corrections lose less."""
+    return "int16" if width <= _NARROW else "int8"
 
 
 def described(known: Summary, nu: float, spread: Spread, rank: int, offset: float) -> Described:
@@ -322,7 +328,7 @@ def described(known: Summary, nu: float, spread: Spread, rank: int, offset: floa
 def _directions(density: Density, spread: Spread) -> tuple[np.ndarray, np.ndarray]:
     """The root in integers. Each row is scaled so that rounding does not change how much it widens the class."""
     root = density.root[np.square(density.root).sum(axis=1) > 0]
-    integers, _ = quantized(root)
+    integers, _ = quantized(root, _integers(spread.width))
 
     def widths(rows: np.ndarray) -> np.ndarray:
         """Squared lengths in the shape without the root; below one."""

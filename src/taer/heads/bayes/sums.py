@@ -11,7 +11,7 @@ from taer.heads.bayes.density import Summary, merged
 
 _LEFT = 1e-9  # fraction of a count that may be rounding error
 _ROUNDED = 1e-5  # fraction of squares that may be rounding error: means are stored in float32
-_NOISE = 2e-3  # fraction of the largest eigenvalue that may be rounding error: directions are stored in int8
+_NOISE = 1e-5  # fraction of the largest eigenvalue that may be rounding error: directions are stored in integers
 
 
 @dataclass(frozen=True)
