@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 from fastapi import Request
@@ -174,7 +175,7 @@ def test_images_and_texts(open_service):
     transparent = png(Image.new("RGBA", (10, 10), (0, 0, 0, 0)))
     found = client.post("/predict", json={"images": [dark, light, transparent]}).json()["predictions"]
     assert [prediction["label"] for prediction in found] == ["dark", "light", "light"]
-    assert client.get("/classes").json()["backbone"] == {"name": "pixels", "kind": "image"}
+    assert client.get("/classes").json()["backbone"] == {"name": "pixels", "kind": "image", "drawings": False}
     assert "no text backbone" in client.post("/predict", json={"texts": ["a"]}).json()["detail"]
 
 
@@ -269,7 +270,7 @@ def test_requests_are_bounded(client, monkeypatch):
         for _ in range(20):
             yield b" " * (1 << 20)
 
-    answer = client.post("/predict", content=endless())  # no length announced
+    answer = client.post("/predict", content=endless(), headers={"Content-Type": "application/json"})  # no length announced
     assert answer.status_code == 413
     monkeypatch.setattr("taer.serve.service.MAX_PENDING", 10)
     add(client, "a", vectors(0))
@@ -289,6 +290,25 @@ def test_changes_need_the_token_and_predictions_do_not(client):
         assert client.get("/history", headers=header).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/examples", "/examples/1", "/examples?limit=1", "/%65xamples"])
+def test_samples_are_read_with_the_token_alone(client, path):
+    taught(client, 0, 1)
+    for header in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):
+        assert client.get(path, headers=header).status_code == 401
+        assert client.head(path, headers=header).status_code == 401
+    assert client.get(path).status_code == 200
+
+
+def test_a_body_without_a_content_type_is_refused(client):
+    """A page of another origin may send one without asking the service first."""
+    taught(client, 0, 1)
+    content = msgspec.json.encode({"vectors": vectors(0)})
+    for kind in ({}, {"Content-Type": ""}, {"Content-Type": "text/plain"}):
+        answer = client.post("/predict", content=content, headers=kind | {"Origin": "http://evil.example"})
+        assert answer.status_code == 415
+        assert answer.json()["detail"].startswith("Content-Type: expected application/json or application/x-npy, got")
+
+
 def test_a_public_address_needs_the_token_for_everything(tmp_path):
     from fastapi.testclient import TestClient
 
@@ -296,7 +316,7 @@ def test_a_public_address_needs_the_token_for_everything(tmp_path):
     from taer.serve.service import Service
     from tests.serve.conftest import AUTH, TOKEN
 
-    with TestClient(create_app(Service(tmp_path), TOKEN, public=True), base_url="http://any.example") as client:
+    with TestClient(create_app(Service(tmp_path), TOKEN, public=True, hosts=None), base_url="http://any.example") as client:
         for path in ("/classes", "/history", "/confusion", "/metrics"):
             assert client.get(path).status_code == 401
             assert client.get(path, headers=AUTH).status_code == 200
@@ -334,7 +354,7 @@ def test_a_public_address_tells_nothing_by_way_of_odd_paths(tmp_path):
     from taer.serve.app import create_app
     from taer.serve.service import Service
 
-    with TestClient(create_app(Service(tmp_path), "secret", public=True), base_url="http://any.example") as client:
+    with TestClient(create_app(Service(tmp_path), "secret", public=True, hosts=None), base_url="http://any.example") as client:
         for path in (
             "/classes%0a",
             "/classes/",

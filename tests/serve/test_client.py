@@ -123,7 +123,7 @@ def at(open_service, monkeypatch):
 def test_what_is_no_list_is_refused_before_anything_is_sent(at, items):
     client, service = at(Letters())
     for verb in (client.predict, lambda **more: client.add("x", **more)):
-        with pytest.raises(ValueError, match="^(texts|images): expected"):
+        with pytest.raises(ValueError, match=r"^(texts|images): expected"):
             verb(**items)
     assert service.sent == []
 

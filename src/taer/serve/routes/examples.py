@@ -34,7 +34,7 @@ def router(service: Service) -> APIRouter:
         """Delete the waiting examples."""
         return schemas.Discarded(discarded=service.discard_pending())
 
-    @router.get("/examples")
+    @router.get("/examples", dependencies=TOKEN)
     def listed(
         label: Annotated[str | None, Query(max_length=MAX_LABEL, description="Only those of this class.")] = None,
         after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Only those with higher numbers.")] = 0,
@@ -47,7 +47,7 @@ def router(service: Service) -> APIRouter:
             next=found[limit - 1].id if len(found) > limit else None,
         )
 
-    @router.get("/examples/{number}", responses=problems(404))
+    @router.get("/examples/{number}", dependencies=TOKEN, responses=problems(404))
     def one(number: Id) -> schemas.OneExample:
         """One example with its vector, and its text or a small copy of its image."""
         example = service.example(number)
