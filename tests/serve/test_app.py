@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import tracemalloc
 
 import msgspec
 import numpy as np
@@ -103,6 +104,17 @@ def test_a_near_tie_is_decided_by_the_scores(open_service):
     answers = client.post("/predict", json={"vectors": rows.tolist()}).json()["predictions"]
     assert [answer["label"] for answer in answers] == head.predict(rows).tolist()
     assert all(answer["label"] == answer["probabilities"][0]["label"] for answer in answers)
+
+
+@pytest.mark.parametrize(("counts", "held_out"), [([7], 0), ([8], 2), ([4, 4], 1), ([5, 2, 1, 4], 2)])
+def test_a_quarter_of_a_class_is_held_out_from_eight_examples_on(client, counts, held_out):
+    rows = vectors(0, sum(counts))
+    for count in counts:
+        add(client, "a", rows[:count])
+        del rows[:count]
+        version = client.post("/learn").json()
+    assert version["held_back"] == held_out
+    assert (version["accuracy"] is None) == (held_out == 0)
 
 
 def test_confusion_is_in_order_of_learning(client):
@@ -401,6 +413,21 @@ def test_a_foreign_name_for_our_address_is_refused(client):
     assert client.get("/classes", headers={"Host": "evil.example"}).status_code == 400
     assert client.get("/classes", headers={"Host": "localhost:8000"}).status_code == 200
     assert client.get("/classes", headers={"Host": "[::1]:8000"}).status_code == 200
+
+
+def test_a_list_of_examples_loads_neither_images_nor_vectors(client):
+    image = b"\xff\xd8" + bytes(100_000)
+    client.service.add_examples("a", np.zeros((100, 1000), np.float32), [image] * 100)
+    client.service.add_examples("b", np.zeros((1, 1000), np.float32), ["a text"])
+    tracemalloc.start()
+    listed = client.get("/examples?limit=1000").json()["examples"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [example["kind"] for example in listed] == ["image"] * 100 + ["text"]
+    assert listed[-1] == {
+        "id": 101, "label": "b", "version": None, "held_back": False, "kind": "text", "text": "a text",
+    }  # fmt: skip
+    assert peak < 3e6  # they have 10 MB
 
 
 def test_metrics_and_headers(client):
