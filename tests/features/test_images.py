@@ -231,7 +231,8 @@ def test_photographs_of_telephones_are_read(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("brand", "words"), [(b"heic", r"needs pillow-heif: pip install 'taer\[images\]'"), (b"avif", "needs Pillow 11.3")]
+    ("brand", "words"),
+    [(b"heic", r"needs pillow-heif: pip install 'taer\[images\]'"), (b"avif", "needs Pillow 11.3")],
 )
 def test_what_such_a_photograph_needs_is_told(brand, words, monkeypatch):
     from PIL import Image as pillow

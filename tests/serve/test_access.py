@@ -16,10 +16,12 @@ from tests.serve.conftest import AUTH, TOKEN
 def answer(tmp_path):
     """The status of a request under a name, for an address and public names."""
     service = Service(tmp_path)
-    yield lambda access, name, path="/classes", **headers: (
-        TestClient(create_app(service, TOKEN, access.is_public, access.hosts), base_url=f"http://{name}")
-        .get(path, headers=headers)
-        .status_code
+    yield (
+        lambda access, name, path="/classes", **headers: (
+            TestClient(create_app(service, TOKEN, access.is_public, access.hosts), base_url=f"http://{name}")
+            .get(path, headers=headers)
+            .status_code
+        )
     )
     service.close()
 

@@ -282,7 +282,9 @@ def test_requests_are_bounded(client, monkeypatch):
         for _ in range(20):
             yield b" " * (1 << 20)
 
-    answer = client.post("/predict", content=endless(), headers={"Content-Type": "application/json"})  # no length announced
+    answer = client.post(
+        "/predict", content=endless(), headers={"Content-Type": "application/json"}
+    )  # no length announced
     assert answer.status_code == 413
     monkeypatch.setattr("taer.serve.service.MAX_PENDING", 10)
     add(client, "a", vectors(0))
@@ -318,7 +320,9 @@ def test_a_body_without_a_content_type_is_refused(client):
     for kind in ({}, {"Content-Type": ""}, {"Content-Type": "text/plain"}):
         answer = client.post("/predict", content=content, headers=kind | {"Origin": "http://evil.example"})
         assert answer.status_code == 415
-        assert answer.json()["detail"].startswith("Content-Type: expected application/json or application/x-npy, got")
+        assert answer.json()["detail"].startswith(
+            "Content-Type: expected application/json or application/x-npy, got"
+        )
 
 
 def test_a_public_address_needs_the_token_for_everything(tmp_path):
@@ -328,7 +332,9 @@ def test_a_public_address_needs_the_token_for_everything(tmp_path):
     from taer.serve.service import Service
     from tests.serve.conftest import AUTH, TOKEN
 
-    with TestClient(create_app(Service(tmp_path), TOKEN, public=True, hosts=None), base_url="http://any.example") as client:
+    with TestClient(
+        create_app(Service(tmp_path), TOKEN, public=True, hosts=None), base_url="http://any.example"
+    ) as client:
         for path in ("/classes", "/history", "/confusion", "/metrics"):
             assert client.get(path).status_code == 401
             assert client.get(path, headers=AUTH).status_code == 200
@@ -366,7 +372,9 @@ def test_a_public_address_tells_nothing_by_way_of_odd_paths(tmp_path):
     from taer.serve.app import create_app
     from taer.serve.service import Service
 
-    with TestClient(create_app(Service(tmp_path), "secret", public=True, hosts=None), base_url="http://any.example") as client:
+    with TestClient(
+        create_app(Service(tmp_path), "secret", public=True, hosts=None), base_url="http://any.example"
+    ) as client:
         for path in (
             "/classes%0a",
             "/classes/",

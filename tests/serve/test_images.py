@@ -80,7 +80,10 @@ def test_sixteen_bits_of_gray_are_scaled_down(side):
     ("content", "words"),
     [
         (lambda: photo(500, 400, quality=95) + bytes(MAX_IMAGE_BYTES), "11.1 MB, and a file may have 11 MB"),
-        (lambda: photo(6000, 4300, progressive=True), "26 megapixels (6000 × 4300), and a photo may have 64 as JPEG"),
+        (
+            lambda: photo(6000, 4300, progressive=True),
+            "26 megapixels (6000 × 4300), and a photo may have 64 as JPEG",
+        ),
     ],
 )
 def test_what_is_too_large_is_told_in_the_units_of_a_photo(content, words):

@@ -355,7 +355,9 @@ def test_photos_come_from_the_camera_or_from_files(serve, visit, tmp_path):
     assert page.locator("#drawing").is_hidden()
     page.get_by_role("button", name="Take a photo").click()
     page.locator("#camera-dialog").wait_for()
-    page.locator("#camera-view").evaluate("it => it.videoWidth || new Promise((done) => { it.onloadeddata = done; })")
+    page.locator("#camera-view").evaluate(
+        "it => it.videoWidth || new Promise((done) => { it.onloadeddata = done; })"
+    )
     shot(page, "page-camera")
     page.get_by_role("button", name="Take it").click()
     page.get_by_text("1 image").wait_for()

@@ -56,9 +56,11 @@ def nginx(folder: Path, port: int, service: str) -> list[str]:
 
 def caddy(folder: Path, port: int, service: str) -> list[str]:
     """The command that starts Caddy with the site of the page, with a certificate of its own."""
-    site = configuration("caddy").replace(f"{NAME} {{", f"https://{NAME}:{port} {{\n    bind 127.0.0.1\n    tls internal")
+    site = configuration("caddy").replace(
+        f"{NAME} {{", f"https://{NAME}:{port} {{\n    bind 127.0.0.1\n    tls internal"
+    )
     (folder / "Caddyfile").write_text(
-        f"{{\n    admin off\n    auto_https disable_redirects\n    skip_install_trust\n    storage file_system {folder}\n}}\n"
+        f"{{\n  admin off\n  auto_https disable_redirects\n  skip_install_trust\n  storage file_system {folder}\n}}\n"
         + site.replace("127.0.0.1:8000", service.removeprefix("http://"))
     )
     return ["caddy", "run", "--config", str(folder / "Caddyfile")]
@@ -68,14 +70,18 @@ def caddy(folder: Path, port: int, service: str) -> list[str]:
 def proxy(request, serve, tmp_path, monkeypatch):
     """The port of a proxy with TLS; the public name leads to this machine."""
     if shutil.which(request.param.__name__) is None or shutil.which("openssl") is None:
-        pytest.skip(f"needs {request.param.__name__} and openssl (Debian: apt-get install {request.param.__name__})")
+        pytest.skip(
+            f"needs {request.param.__name__} and openssl (Debian: apt-get install {request.param.__name__})"
+        )
     server, port = serve(tmp_path / "service", "--public-name", NAME), free_port()
     command = request.param(tmp_path, port, server.url)
     home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     process = subprocess.Popen(command, env={**os.environ, **home}, stderr=subprocess.PIPE, text=True)
     find = socket.getaddrinfo
     monkeypatch.setattr(
-        socket, "getaddrinfo", lambda host, *more, **options: find("127.0.0.1" if host == NAME else host, *more, **options)
+        socket,
+        "getaddrinfo",
+        lambda host, *more, **options: find("127.0.0.1" if host == NAME else host, *more, **options),
     )
     yield port
     process.terminate()

@@ -139,7 +139,9 @@ class Store(Database):
             UNION ALL SELECT {columns} FROM examples
             WHERE version IS NULL AND id > ? AND (? IS NULL OR label = ?) ORDER BY id LIMIT ?"""
         found = self.rows(query, version, *(after, label, label) * 2, limit)
-        return [Listed(n, name, v, bool(held_back), _KINDS[kind], text) for n, name, v, held_back, kind, text in found]
+        return [
+            Listed(n, name, v, bool(held_back), _KINDS[kind], text) for n, name, v, held_back, kind, text in found
+        ]
 
     def width(self) -> int | None:
         """The width of the vectors that wait, if there are any."""

@@ -184,9 +184,7 @@ def describe(before: Head | None, after: Head, held_back: list[Example]) -> dict
     return report
 
 
-def _split(
-    examples: list[Example], known: Mapping[str, tuple[int, int]]
-) -> tuple[list[Example], list[Example]]:
+def _split(examples: list[Example], known: Mapping[str, tuple[int, int]]) -> tuple[list[Example], list[Example]]:
     """Split examples into learned and held-out ones: every fourth of a class, if it has enough.
 
     ``known`` has the numbers of learned and held-out examples of each class in earlier tasks.
