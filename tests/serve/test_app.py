@@ -152,7 +152,7 @@ def test_the_answer_warns_of_classes_with_too_few_samples(open_service):
     add(client, "3", vectors(3, 4))
     (warning,) = client.post("/learn").json()["warnings"]
     assert warning.startswith(
-        "gauss-frozen: 1 new class has fewer than 20 samples (3: 3) beside known classes of 60"
+        "gauss-frozen: 1 new class has fewer than 20 samples (3: 4) beside known classes of 60"
     )
     assert [entry["warnings"] for entry in client.get("/history").json()["versions"]] == [[], [], [warning]]
 
