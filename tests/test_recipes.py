@@ -47,6 +47,36 @@ def head(sketches):
     return taer.Bayes().fit(sketches.train_x[rows], sketches.train_y[rows])
 
 
+@pytest.fixture(scope="module")
+def web_app():
+    pytest.importorskip("fastapi")
+    from fastapi.testclient import TestClient
+
+    return TestClient(imported("web_app").app, raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/predict", {"vectors": []}),
+        ("/predict", {"vectors": [[]]}),
+        ("/predict", {"vectors": [[1.0, 2.0]]}),
+        ("/predict", {"vectors": [[1.0] * 384, [1.0]]}),
+        ("/predict", {"vectors": [[1e39] * 384]}),
+        ("/predict", b'{"vectors": [[NaN]]}'),
+        ("/predict", b"{"),
+        ("/learn", {"vectors": [[1.0] * 384]}),
+        ("/learn", {"vectors": [[1.0] * 384], "labels": [1, 2]}),
+        ("/learn", {"vectors": [[1.0] * 384], "labels": [1e30]}),
+        ("/learn", {"vectors": [[1.0] * 384], "labels": [2**70]}),
+    ],
+)
+def test_a_bad_body_in_the_web_app_is_a_422(web_app, path, body):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = web_app.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422, answer.text
+
+
 def test_a_pipeline_in_a_web_app_learns_a_class(sketches):
     pytest.importorskip("fastapi")
     from fastapi.testclient import TestClient

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, TypeVar
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from taer.extras import require
+
+_Result = TypeVar("_Result")
 
 
 class ServiceError(Exception):
@@ -59,16 +61,46 @@ class Purged(TypedDict):
     notices: list[str]
 
 
+_MAX_VECTORS, _MAX_IMAGES, _MAX_TEXTS = 1024, 16, 64  # in one request
+_MAX_BYTES = 11_000_000  # of images or vectors in one request; base64 adds a third
+_TRIES = 5  # to get all answers to a long list from one version
+
+_Request = tuple[str, str, dict[str, Any]]  # HTTP method, path and options
+_Dialog = Generator[_Request, Any, _Result]  # requests to send in turn; receives their answers
+
+
 class _Verbs:
-    """The request of each verb: HTTP method, path and options."""
+    """The requests of each verb."""
 
     @staticmethod
-    def predict(vectors: Any, images: Any, texts: Any, top: int) -> tuple[str, str, dict[str, Any]]:
-        return "POST", "predict", _items(vectors, images, texts, {"top": top})
+    def predict(vectors: Any, images: Any, texts: Any, top: int) -> _Dialog[Predictions]:
+        given = _given(vectors, images, texts)
+        for _ in range(_TRIES):
+            answers: list[Predictions] = []
+            for part in _parts(*given, {"top": top}):
+                answers.append((yield "POST", "predict", part))
+            if len({answer["version"] for answer in answers}) == 1:
+                joined = answers[0].copy()
+                joined["predictions"] = [one for answer in answers for one in answer["predictions"]]
+                return joined
+        raise ServiceError(409, f"the version of the service changed during each of {_TRIES} tries; try again")
 
     @staticmethod
-    def add(label: str | int, vectors: Any, images: Any, texts: Any) -> tuple[str, str, dict[str, Any]]:
-        return "POST", "examples", _items(vectors, images, texts, {"label": label})
+    def add(label: str | int, vectors: Any, images: Any, texts: Any) -> _Dialog[Added]:
+        ids: list[int] = []
+        waiting = 0
+        for part in _parts(*_given(vectors, images, texts), {"label": label}):
+            try:
+                answer = yield "POST", "examples", part
+            except Exception as error:
+                if ids:
+                    error.add_note(
+                        f"{len(ids)} examples were added before this and wait: ids {ids[0]} to {ids[-1]}"
+                    )
+                raise
+            ids += answer["ids"]
+            waiting = answer["waiting"]
+        return {"ids": ids, "waiting": waiting}
 
     @staticmethod
     def label_of(label: str | int) -> str:
@@ -83,7 +115,7 @@ class Client:
     url : str
         URL of the service.
     token : str, optional
-        Token of the service; not needed for predictions from a local service.
+        Token of the service; not needed for predictions from a local service without a public name.
     timeout : float
         Seconds to wait for an answer.
 
@@ -112,6 +144,20 @@ class Client:
     def _ask(self, method: str, path: str, options: dict[str, Any] | None = None) -> Any:
         return _answer(self._http.request(method, path, **(options or {})))
 
+    def _talk(self, dialog: _Dialog[_Result]) -> _Result:
+        """Send the requests of a dialog one after another."""
+        try:
+            request = next(dialog)
+            while True:
+                try:
+                    answer = self._ask(*request)
+                except Exception as error:
+                    request = dialog.throw(error)
+                else:
+                    request = dialog.send(answer)
+        except StopIteration as done:
+            return done.value
+
     def predict(
         self,
         vectors: ArrayLike | None = None,
@@ -120,8 +166,11 @@ class Client:
         texts: Sequence[str] | None = None,
         top: int = 5,
     ) -> Predictions:
-        """The most likely classes of each sample, and whether it looks like none of them."""
-        return self._ask(*_Verbs.predict(vectors, images, texts, top))
+        """The most likely classes of each sample, and whether it looks like none of them.
+
+        A long list is sent in several requests, and all of it is answered by one version.
+        """
+        return self._talk(_Verbs.predict(vectors, images, texts, top))
 
     def add(
         self,
@@ -131,8 +180,12 @@ class Client:
         images: Sequence[str | PathLike[str] | bytes] | None = None,
         texts: Sequence[str] | None = None,
     ) -> Added:
-        """Add labeled examples of a class; they are on disk when this returns."""
-        return self._ask(*_Verbs.add(label, vectors, images, texts))
+        """Add labeled examples of a class; they are on disk when this returns.
+
+        A long list is sent in several requests. If one of them fails, a note of the exception has the ids of the
+        examples that were added before.
+        """
+        return self._talk(_Verbs.add(label, vectors, images, texts))
 
     def learn(self) -> dict[str, Any]:
         """Learn all waiting examples as one task; returns the new version."""
@@ -215,6 +268,19 @@ class AsyncClient:
     async def _ask(self, method: str, path: str, options: dict[str, Any] | None = None) -> Any:
         return _answer(await self._http.request(method, path, **(options or {})))
 
+    async def _talk(self, dialog: _Dialog[_Result]) -> _Result:
+        try:
+            request = next(dialog)
+            while True:
+                try:
+                    answer = await self._ask(*request)
+                except Exception as error:
+                    request = dialog.throw(error)
+                else:
+                    request = dialog.send(answer)
+        except StopIteration as done:
+            return done.value
+
     async def predict(
         self,
         vectors: ArrayLike | None = None,
@@ -223,7 +289,7 @@ class AsyncClient:
         texts: Sequence[str] | None = None,
         top: int = 5,
     ) -> Predictions:
-        return await self._ask(*_Verbs.predict(vectors, images, texts, top))
+        return await self._talk(_Verbs.predict(vectors, images, texts, top))
 
     async def add(
         self,
@@ -233,7 +299,7 @@ class AsyncClient:
         images: Sequence[str | PathLike[str] | bytes] | None = None,
         texts: Sequence[str] | None = None,
     ) -> Added:
-        return await self._ask(*_Verbs.add(label, vectors, images, texts))
+        return await self._talk(_Verbs.add(label, vectors, images, texts))
 
     async def learn(self) -> dict[str, Any]:
         return await self._ask("POST", "learn")
@@ -287,16 +353,60 @@ def _options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
     return {"base_url": f"{url}/", "headers": headers, "timeout": timeout}
 
 
-def _items(vectors: Any, images: Any, texts: Any, more: dict[str, Any]) -> dict[str, Any]:
-    """Vectors in numpy's format, because the service reads it much faster than JSON; anything else as JSON."""
-    if sum(kind is not None for kind in (vectors, images, texts)) != 1:
+def _given(vectors: Any, images: Any, texts: Any) -> tuple[str, Any]:
+    """The kind of the samples, and the samples as a list or a matrix."""
+    kinds = {"vectors": vectors, "images": images, "texts": texts}
+    found = [(kind, items) for kind, items in kinds.items() if items is not None]
+    if len(found) != 1:
         raise ValueError("give exactly one of vectors, images and texts")
-    if vectors is not None:
+    ((kind, items),) = found
+    return kind, np.atleast_2d(np.asarray(items)) if kind == "vectors" else _listed(kind, items)
+
+
+def _listed(kind: str, items: Any) -> list[Any]:
+    """Texts or images as a list. A single one is refused, because its letters or bytes are not samples."""
+    if isinstance(items, str | bytes | PathLike):
+        raise ValueError(f"{kind}: expected a list, got a single {type(items).__name__}; write {kind}=[…]")
+    if isinstance(items, Mapping) or len(getattr(items, "shape", (0,))) != 1:
+        raise ValueError(f"{kind}: expected a list, got a {type(items).__name__}; give one column of it")
+    found = list(items)
+    wanted = (str,) if kind == "texts" else (str, bytes, PathLike)
+    for place, item in enumerate(found):
+        if not isinstance(item, wanted):
+            names = " or ".join(known.__name__ for known in wanted)
+            raise ValueError(f"{kind}: expected {names} at place {place}, got {type(item).__name__}")
+    return found
+
+
+def _parts(kind: str, items: Any, more: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The samples in as many requests as they need; an empty list in one, which the service refuses."""
+    if kind == "vectors":
+        yield from _arrays(items, more)
+    elif kind == "images":
+        yield from ({"json": more | {"images": part}} for part in _bundles(map(_encoded, items)))
+    else:
+        for start in range(0, max(1, len(items)), _MAX_TEXTS):
+            yield {"json": more | {"texts": items[start : start + _MAX_TEXTS]}}
+
+
+def _arrays(matrix: np.ndarray, more: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Vectors in numpy's format, because the service reads it much faster than JSON."""
+    size = min(_MAX_VECTORS, max(1, _MAX_BYTES // max(1, matrix[:1].nbytes)))
+    for start in range(0, max(1, len(matrix)), size):
         file = io.BytesIO()
-        np.save(file, np.atleast_2d(np.asarray(vectors)), allow_pickle=False)
-        return {"content": file.getvalue(), "params": more, "headers": {"Content-Type": "application/x-npy"}}
-    items = {"texts": list(texts)} if images is None else {"images": [_encoded(image) for image in images]}
-    return {"json": more | items}
+        np.save(file, matrix[start : start + size], allow_pickle=False)
+        yield {"content": file.getvalue(), "params": more, "headers": {"Content-Type": "application/x-npy"}}
+
+
+def _bundles(images: Iterable[str]) -> Iterator[list[str]]:
+    """Images in base64, as many together as a request takes. They are read as they are needed."""
+    some: list[str] = []
+    for image in images:
+        if some and (len(some) == _MAX_IMAGES or sum(map(len, some)) + len(image) > _MAX_BYTES * 4 / 3):
+            yield some
+            some = []
+        some.append(image)
+    yield some
 
 
 def _encoded(image: str | PathLike[str] | bytes) -> str:

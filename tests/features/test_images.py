@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import EpsImagePlugin, Image, ImageDraw
+from PIL import EpsImagePlugin, Image, ImageDraw, features
 
 import taer
 from taer.features.backbones.base import ImageTransform
@@ -109,7 +109,7 @@ def test_postscript_is_never_run(tmp_path, monkeypatch):
         (tmp_path / part / "class").mkdir(parents=True)
         drawing("circle", np.random.default_rng(0)).save(tmp_path / part / "class" / "any.eps")
         (tmp_path / part / "class" / "any.eps").rename(tmp_path / part / "class" / "any.png")
-    with pytest.raises(ValueError, match="PNG, JPEG, WebP, GIF, BMP, TIFF or PPM"):
+    with pytest.raises(ValueError, match="PNG, JPEG, WebP, HEIC, AVIF, GIF, BMP, TIFF or PPM"):
         open_source(tmp_path).train.read(0)
     assert not ran
 
@@ -162,3 +162,86 @@ print(peak() - before)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert int(done.stdout) < 30_000  # KiB
+
+
+def made_of_nothing(width: int, height: int) -> bytes:
+    """A PNG file of one color: a thousand pixels per byte."""
+    return encoded(Image.new("1", (width, height)))
+
+
+@pytest.mark.parametrize("size", [(8001, 8000), (16_000, 10_000), (16_000, 16_000)])
+@pytest.mark.parametrize("format", ["PNG", "WEBP"])
+def test_an_image_with_too_many_pixels_is_refused_before_they_are_decoded(size, format, tmp_path, monkeypatch):
+    file = made_of_nothing(*size) if format == "PNG" else webp_header(*size)
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda self: pytest.fail("it was decoded"))
+    for part in ("train", "test"):
+        (tmp_path / part / "class").mkdir(parents=True)
+        (tmp_path / part / "class" / "any.png").write_bytes(file)
+    with pytest.raises(ValueError, match=r"an image of (more than )?\d+ megapixels.*scale it down"):
+        open_source(tmp_path).train.read(0)
+
+
+def webp_header(width: int, height: int) -> bytes:
+    """A lossless WebP file that announces a size; its pixels are cut off."""
+    bits = (width - 1) | (height - 1) << 14
+    body = b"WEBPVP8L" + (5 + 250).to_bytes(4, "little") + b"\x2f" + bits.to_bytes(4, "little") + bytes(251)
+    return b"RIFF" + len(body).to_bytes(4, "little") + body
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_large_transparent_image_takes_no_more_than_its_pixels_twice(tmp_path):
+    Image.new("RGBA", (5000, 4000), (255, 0, 0, 100)).save(tmp_path / "large.png")  # 80 MB
+    Image.new("RGBA", (5, 4)).save(tmp_path / "small.png")
+    program = f"""
+from pathlib import Path
+from taer.features.images import decode_image
+peak = lambda: int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+decode_image(Path({str(tmp_path / "small.png")!r}).read_bytes())
+before = peak()
+decode_image(Path({str(tmp_path / "large.png")!r}).read_bytes())
+print(peak() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert int(done.stdout) < 200_000  # kB
+
+
+def heic() -> bytes:
+    heif = pytest.importorskip("pillow_heif", reason="needs pillow-heif, which the extra images brings")
+    heif.register_heif_opener(thumbnails=False)
+    return encoded(Image.linear_gradient("L").convert("RGB"), "HEIF", quality=90)
+
+
+def avif() -> bytes:
+    if not features.check("avif"):
+        pytest.skip("needs Pillow 11.3 or newer")
+    return encoded(Image.linear_gradient("L").convert("RGB"), "AVIF", quality=90)
+
+
+@pytest.mark.parametrize("make", [heic, avif])
+def test_photographs_of_telephones_are_read(make, tmp_path):
+    file = make()
+    for part in ("train", "test"):
+        (tmp_path / part / "class").mkdir(parents=True)
+        (tmp_path / part / "class" / f"any.{make.__name__}").write_bytes(file)
+    found = np.asarray(open_source(tmp_path).train.read(0))
+    assert found.shape == (256, 256, 3)
+    np.testing.assert_allclose(found[..., 0], np.asarray(Image.linear_gradient("L")), atol=12)
+    served = pytest.importorskip("taer.serve.images").decode(base64.b64encode(file).decode())
+    np.testing.assert_array_equal(found, np.asarray(served))
+
+
+@pytest.mark.parametrize(
+    ("brand", "words"),
+    [(b"heic", r"needs pillow-heif: pip install 'taer\[images\]'"), (b"avif", "needs Pillow 11.3")],
+)
+def test_what_such_a_photograph_needs_is_told(brand, words, monkeypatch):
+    from PIL import Image as pillow
+
+    for format in ("HEIF", "AVIF"):
+        monkeypatch.delitem(pillow.OPEN, format, raising=False)
+    file = b"\x00\x00\x00\x18ftyp" + brand + bytes(100)
+    with pytest.raises(ValueError, match=words):
+        decode_image(file)
+    images = pytest.importorskip("taer.serve.images")
+    with pytest.raises(images.BadInput, match=words):
+        images.decode(base64.b64encode(file).decode())

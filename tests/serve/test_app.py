@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import tracemalloc
 
+import msgspec
 import numpy as np
 import pytest
 from fastapi import Request
@@ -104,6 +106,17 @@ def test_a_near_tie_is_decided_by_the_scores(open_service):
     assert all(answer["label"] == answer["probabilities"][0]["label"] for answer in answers)
 
 
+@pytest.mark.parametrize(("counts", "held_out"), [([7], 0), ([8], 2), ([4, 4], 1), ([5, 2, 1, 4], 2)])
+def test_a_quarter_of_a_class_is_held_out_from_eight_examples_on(client, counts, held_out):
+    rows = vectors(0, sum(counts))
+    for count in counts:
+        add(client, "a", rows[:count])
+        del rows[:count]
+        version = client.post("/learn").json()
+    assert version["held_back"] == held_out
+    assert (version["accuracy"] is None) == (held_out == 0)
+
+
 def test_confusion_is_in_order_of_learning(client):
     taught(client, 3, 1)
     taught(client, 0)
@@ -139,7 +152,7 @@ def test_the_answer_warns_of_classes_with_too_few_samples(open_service):
     add(client, "3", vectors(3, 4))
     (warning,) = client.post("/learn").json()["warnings"]
     assert warning.startswith(
-        "gauss-frozen: 1 new class has fewer than 20 samples (3: 3) beside known classes of 60"
+        "gauss-frozen: 1 new class has fewer than 20 samples (3: 4) beside known classes of 60"
     )
     assert [entry["warnings"] for entry in client.get("/history").json()["versions"]] == [[], [], [warning]]
 
@@ -174,7 +187,7 @@ def test_images_and_texts(open_service):
     transparent = png(Image.new("RGBA", (10, 10), (0, 0, 0, 0)))
     found = client.post("/predict", json={"images": [dark, light, transparent]}).json()["predictions"]
     assert [prediction["label"] for prediction in found] == ["dark", "light", "light"]
-    assert client.get("/classes").json()["backbone"] == {"name": "pixels", "kind": "image"}
+    assert client.get("/classes").json()["backbone"] == {"name": "pixels", "kind": "image", "drawings": False}
     assert "no text backbone" in client.post("/predict", json={"texts": ["a"]}).json()["detail"]
 
 
@@ -269,7 +282,9 @@ def test_requests_are_bounded(client, monkeypatch):
         for _ in range(20):
             yield b" " * (1 << 20)
 
-    answer = client.post("/predict", content=endless())  # no length announced
+    answer = client.post(
+        "/predict", content=endless(), headers={"Content-Type": "application/json"}
+    )  # no length announced
     assert answer.status_code == 413
     monkeypatch.setattr("taer.serve.service.MAX_PENDING", 10)
     add(client, "a", vectors(0))
@@ -289,6 +304,27 @@ def test_changes_need_the_token_and_predictions_do_not(client):
         assert client.get("/history", headers=header).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/examples", "/examples/1", "/examples?limit=1", "/%65xamples"])
+def test_samples_are_read_with_the_token_alone(client, path):
+    taught(client, 0, 1)
+    for header in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):
+        assert client.get(path, headers=header).status_code == 401
+        assert client.head(path, headers=header).status_code == 401
+    assert client.get(path).status_code == 200
+
+
+def test_a_body_without_a_content_type_is_refused(client):
+    """A page of another origin may send one without asking the service first."""
+    taught(client, 0, 1)
+    content = msgspec.json.encode({"vectors": vectors(0)})
+    for kind in ({}, {"Content-Type": ""}, {"Content-Type": "text/plain"}):
+        answer = client.post("/predict", content=content, headers=kind | {"Origin": "http://evil.example"})
+        assert answer.status_code == 415
+        assert answer.json()["detail"].startswith(
+            "Content-Type: expected application/json or application/x-npy, got"
+        )
+
+
 def test_a_public_address_needs_the_token_for_everything(tmp_path):
     from fastapi.testclient import TestClient
 
@@ -296,7 +332,9 @@ def test_a_public_address_needs_the_token_for_everything(tmp_path):
     from taer.serve.service import Service
     from tests.serve.conftest import AUTH, TOKEN
 
-    with TestClient(create_app(Service(tmp_path), TOKEN, public=True), base_url="http://any.example") as client:
+    with TestClient(
+        create_app(Service(tmp_path), TOKEN, public=True, hosts=None), base_url="http://any.example"
+    ) as client:
         for path in ("/classes", "/history", "/confusion", "/metrics"):
             assert client.get(path).status_code == 401
             assert client.get(path, headers=AUTH).status_code == 200
@@ -334,7 +372,9 @@ def test_a_public_address_tells_nothing_by_way_of_odd_paths(tmp_path):
     from taer.serve.app import create_app
     from taer.serve.service import Service
 
-    with TestClient(create_app(Service(tmp_path), "secret", public=True), base_url="http://any.example") as client:
+    with TestClient(
+        create_app(Service(tmp_path), "secret", public=True, hosts=None), base_url="http://any.example"
+    ) as client:
         for path in (
             "/classes%0a",
             "/classes/",
@@ -381,6 +421,21 @@ def test_a_foreign_name_for_our_address_is_refused(client):
     assert client.get("/classes", headers={"Host": "evil.example"}).status_code == 400
     assert client.get("/classes", headers={"Host": "localhost:8000"}).status_code == 200
     assert client.get("/classes", headers={"Host": "[::1]:8000"}).status_code == 200
+
+
+def test_a_list_of_examples_loads_neither_images_nor_vectors(client):
+    image = b"\xff\xd8" + bytes(100_000)
+    client.service.add_examples("a", np.zeros((100, 1000), np.float32), [image] * 100)
+    client.service.add_examples("b", np.zeros((1, 1000), np.float32), ["a text"])
+    tracemalloc.start()
+    listed = client.get("/examples?limit=1000").json()["examples"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [example["kind"] for example in listed] == ["image"] * 100 + ["text"]
+    assert listed[-1] == {
+        "id": 101, "label": "b", "version": None, "held_back": False, "kind": "text", "text": "a text",
+    }  # fmt: skip
+    assert peak < 3e6  # they have 10 MB
 
 
 def test_metrics_and_headers(client):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -13,7 +15,7 @@ import taer.client
 from taer.cli import main
 from taer.client import AsyncClient, Client, ServiceError
 from taer.features import save_features
-from taer.serve import schemas
+from taer.serve import inputs, schemas
 from tests.conftest import blobs
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import TOKEN, vectors
@@ -74,6 +76,111 @@ def test_without_waiting_in_line(serve, tmp_path):
             return [answer["predictions"][0]["label"] for answer in answers]
 
     assert asyncio.run(ask()) == ["dark", "light"]
+
+
+LIMITS = [
+    ("VECTORS", "MAX_VECTORS"),
+    ("IMAGES", "MAX_IMAGES"),
+    ("TEXTS", "MAX_TEXTS"),
+    ("BYTES", "MAX_IMAGE_BYTES"),
+]
+
+
+@pytest.mark.parametrize(("ours", "service"), LIMITS)
+def test_requests_of_the_client_are_as_large_as_the_service_takes(ours, service):
+    assert getattr(taer.client, f"_MAX_{ours}") == getattr(inputs, service)
+
+
+@pytest.fixture
+def at(open_service, monkeypatch):
+    """A client of a service in this process, and the sizes of its requests."""
+
+    def connect(backbone=None):
+        service = open_service(backbone=backbone)
+        monkeypatch.setattr("httpx2.Client", lambda **options: service)
+        request, service.sent = service.request, []
+        monkeypatch.setattr(
+            service, "request", lambda *what, **more: service.sent.append(what) or request(*what, **more)
+        )
+        return Client("http://127.0.0.1", TOKEN), service
+
+    return connect
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"texts": "I lost"},
+        {"images": "photo.jpg"},
+        {"images": b"\\x89PNG"},
+        {"images": Path("photo.jpg")},
+        {"texts": {"a": 1}},
+        {"texts": pd.DataFrame({"text": ["I lost my card"]})},
+        {"texts": ["a", float("nan")]},
+    ],
+    ids=lambda items: f"{next(iter(items))} {type(next(iter(items.values()))).__name__}",
+)
+def test_what_is_no_list_is_refused_before_anything_is_sent(at, items):
+    client, service = at(Letters())
+    for verb in (client.predict, lambda **more: client.add("x", **more)):
+        with pytest.raises(ValueError, match=r"^(texts|images): expected"):
+            verb(**items)
+    assert service.sent == []
+
+
+def test_long_lists_are_sent_in_parts(at):
+    client, service = at(Letters())
+    texts = pd.Series(["aaa", "fff"] * 100, index=range(200, 0, -1))
+    for label, letter in (("first", "a"), ("last", "f")):
+        added = client.add(label, texts=texts[texts.str.startswith(letter)])
+        assert len(added["ids"]) == 100
+    assert added["waiting"] == 200
+    client.learn()
+    service.sent.clear()
+    found = client.predict(texts=texts)["predictions"]
+    assert [one["label"] for one in found] == ["first", "last"] * 100
+    assert len(service.sent) == 4
+
+
+def test_many_and_wide_vectors_and_large_images_are_sent_in_parts(at, tmp_path):
+    client, service = at()
+    client.add("a", np.zeros((3000, 2)))
+    assert len(service.sent) == 3
+    with pytest.raises(ServiceError, match="expected 2 numbers"):
+        client.add("a", np.zeros((1000, 2000)))  # 16 MB
+    assert len(service.sent) == 4
+    noise = np.random.default_rng(0).integers(0, 256, (1300, 1600, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png", compress_level=0)  # 6 MB
+    parts = list(taer.client._parts("images", [tmp_path / "noise.png"] * 3, {}))
+    assert [len(part["json"]["images"]) for part in parts] == [1, 1, 1]
+
+
+def test_what_was_added_before_a_failure_is_told(at):
+    client, _ = at(Letters())
+    with pytest.raises(ServiceError) as error:
+        client.add("a", texts=["a"] * 64 + [""])
+    assert error.value.status == 422
+    assert error.value.__notes__ == ["64 examples were added before this and wait: ids 1 to 64"]
+
+
+def test_one_version_answers_a_long_list(at, monkeypatch):
+    client, service = at()
+    for label in (0, 1):
+        client.add(f"class {label}", vectors(label))
+    client.learn()
+    client.rename("class 1", "class one")
+    answer, versions = service.request, iter([1])
+
+    def request(method, path, **options):
+        found = answer(method, path, **options)
+        if path == "predict" and (version := next(versions, None)):
+            service.post(f"/rollback/{version}")
+        return found
+
+    monkeypatch.setattr(service, "request", request)
+    found = client.predict(np.repeat(vectors(1), 200, axis=0))
+    assert found["version"] == 1
+    assert {one["label"] for one in found["predictions"]} == {"class 1"}
 
 
 @pytest.fixture

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from taer.serve import connection
+from taer.serve import connection, uploads
 from taer.serve.app import create_app
 from taer.serve.run import listen, server
 from taer.serve.service import Service
@@ -115,3 +117,54 @@ def test_an_unfinished_request_does_not_keep_the_server_from_stopping(serve, fir
         assert server.http.get("/health").status_code == 200
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(5)
+
+
+def answered(client):
+    client.settimeout(5)
+    told = b""
+    while b'"detail"' not in told:  # headers and body may come apart
+        told += client.recv(65536)
+    return told
+
+
+def upload(length):
+    """A request whose last byte is still to come."""
+    head = UPLOAD[:-1].replace(b"1000", str(length).encode())
+    return head + b'{"texts": ["' + b"a" * (length - 13)
+
+
+def test_bodies_of_all_requests_together_have_a_budget(impatient, monkeypatch):
+    monkeypatch.setattr(uploads, "MAX_IN_FLIGHT", 4_000_000)
+    with contextlib.ExitStack() as clients:
+        held = [clients.enter_context(socket.create_connection(impatient)) for _ in range(6)]
+        for client in held:
+            client.sendall(upload(900_000))
+            time.sleep(0.05)
+        for client in held[:2]:  # the oldest made room for the others
+            told = seconds_to_close(client)[1]
+            assert told.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: 1" in told
+            assert b"too many large requests" in told
+        for client in held[2:]:
+            client.sendall(b" ")  # they are read to the end, and then no longer count
+            assert answered(client).startswith(b"HTTP/1.1 422 ")
+        for client in held[2:]:
+            client.sendall(upload(900_000) + b" ")
+            assert answered(client).startswith(b"HTTP/1.1 422 ")
+
+
+@pytest.mark.slow
+def test_memory_does_not_follow_the_number_of_bodies_that_are_held(serve):
+    server = serve()
+    memory = Path(f"/proc/{server.process.pid}/statm")
+    if not memory.exists():
+        pytest.skip("needs /proc")
+    before = int(memory.read_text().split()[1])
+    with contextlib.ExitStack() as clients:
+        for _ in range(60):
+            client = clients.enter_context(socket.create_connection(address(server)))
+            with contextlib.suppress(OSError):
+                client.sendall(upload(15 << 20))
+        assert server.http.get("/health").status_code == 200
+        after = int(memory.read_text().split()[1])
+    assert (after - before) * resource.getpagesize() < 300e6  # 60 bodies have 940 MB

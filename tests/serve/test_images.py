@@ -67,11 +67,23 @@ def test_large_files_of_every_kind_are_scaled_down(mode, format):
         assert (np.diff(gray) > 0).all()
 
 
+@pytest.mark.parametrize("side", [1500, 4096])
+def test_sixteen_bits_of_gray_are_scaled_down(side):
+    values = np.repeat(np.linspace(0, 65535, side).astype(np.uint16)[:, None], side, axis=1)
+    shown = images.decode(png(Image.fromarray(values)))
+    assert shown.size == (1024, 1024)
+    gray = np.asarray(shown.convert("L"), float)[:, 0]
+    np.testing.assert_allclose(gray, np.linspace(0, 255, 1024), atol=2)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (lambda: photo(500, 400, quality=95) + bytes(MAX_IMAGE_BYTES), "11.1 MB, and a file may have 11 MB"),
-        (lambda: photo(6000, 4100, progressive=True), "25 megapixels (6000 × 4100), and a photo may have 64, any"),
+        (
+            lambda: photo(6000, 4300, progressive=True),
+            "26 megapixels (6000 × 4300), and a photo may have 64 as JPEG",
+        ),
     ],
 )
 def test_what_is_too_large_is_told_in_the_units_of_a_photo(content, words):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import sys
 from pathlib import Path
@@ -40,10 +39,19 @@ def serve(
         str | None,
         typer.Option(
             envvar="TAER_TOKEN",
-            help="Token for requests that change something, and for every request when listening on a public "
-            "address. [default: a new random token, printed at the start]",
+            help="Token for requests that change something or read samples; for every request with --public-name or "
+            "on a public address. [default: a new random token, printed at the start]",
         ),
     ] = None,
+    public_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Host name of a proxy in front of the service. Can be given several times."
+        ),
+    ] = None,
+    drawings: Annotated[
+        bool, typer.Option("--drawings", help="Offer a sheet to draw on, if the backbone is for images.")
+    ] = False,
 ) -> None:
     """Serve a head over HTTP, with a web page to teach it.
 
@@ -54,12 +62,13 @@ def serve(
     if model and relearn:
         raise ValueError("--relearn goes on from the examples in DIR; leave out --model")
     try:
+        from taer.serve.access import Access
         from taer.serve.run import run
     except ImportError as error:
         raise ValueError(f"the service needs {error.name}: pip install 'taer[serve]'") from None
 
-    token = token or secrets.token_urlsafe(16)
-    run(folder, model, backbone, demo, host, port, token, not _is_local(host), method, relearn)
+    access = Access(host, port, token or secrets.token_urlsafe(16), public_name or [])
+    run(folder, model, backbone, demo, access, method, relearn, drawings)
 
 
 @app.command()
@@ -74,10 +83,3 @@ def backup(
     for version in missing:
         print(f"taer: {folder}: the file of version {version} is missing; it is not in the backup", file=sys.stderr)
     print(f"{out}: the database and {count} versions; to restore: mkdir NEW && tar -xf {out} -C NEW")
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.staticfiles import StaticFiles
 
 from taer import __version__
+from taer.serve.access import LOCAL_NAMES
 from taer.serve.errors import answer_in_sentences
 from taer.serve.gate import Counters, Gate
 from taer.serve.routes import classes, examples, predict, versions, watch
@@ -20,21 +21,31 @@ from taer.serve.routes.common import TOKEN
 from taer.serve.service import Service
 
 PAGE = Path(__file__).parent / "page"
-LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _READING = ("GET", "HEAD", "OPTIONS")
 _OPEN_PATHS = {"/", "/health", "/docs", "/openapi.json", *(f"/{file.name}" for file in PAGE.iterdir())}
+_FACTS = {"/classes", "/history", "/confusion", "/drift", "/metrics"}
 _SAVE_SECONDS = 60  # between two writes of the counts of answers to disk
 
 
-def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
+def create_app(
+    service: Service,
+    token: str,
+    public: bool = False,
+    hosts: Sequence[str] | None = LOCAL_NAMES,
+    drawings: bool = False,
+) -> FastAPI:
     """The application.
 
     Parameters
     ----------
     token : str
-        Required for every change or, if ``public``, for every request.
+        Required to change something and to read samples or, if ``public``, for every request.
     public : bool
-        Whether the service can be reached from other machines.
+        Whether the service can be reached from other machines, directly or through a proxy.
+    hosts : sequence of str, optional
+        Host names to answer under; None for any.
+    drawings : bool
+        Whether the page of a service for images offers a sheet to draw on.
     """
     counters = Counters()
     counters.watch("taer_version", "The version that answers.", lambda: service.serving.version)
@@ -62,14 +73,14 @@ def create_app(service: Service, token: str, public: bool = False) -> FastAPI:
         counters=counters,
         token=token,
         is_open=_open_to_anyone if public else _open_on_this_machine,
-        hosts=None if public else LOCAL_NAMES,
+        hosts=hosts,
     )
     answer_in_sentences(app)
     predict.add_to(app, service, counters, TOKEN if public else [])
     for router in (
         examples.router(service),
         versions.router(service, counters),
-        classes.router(service),
+        classes.router(service, drawings),
         watch.router(service, counters),
     ):
         app.include_router(router, dependencies=TOKEN if public else [])
@@ -95,5 +106,5 @@ def _open_to_anyone(method: str, path: str) -> bool:
 
 
 def _open_on_this_machine(method: str, path: str) -> bool:
-    """Requests without a token on a local address: everything that changes nothing."""
-    return method in _READING or path == "/predict"
+    """Requests without a token on a local address: predictions, and what contains no sample."""
+    return path == "/predict" or (method in _READING and path in _OPEN_PATHS | _FACTS)

@@ -6,13 +6,13 @@ import asyncio
 import hmac
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from starlette.exceptions import HTTPException
 
 from taer.serve.inputs import MAX_BODY
+from taer.serve.uploads import CROWDED, TOO_LARGE, Upload, Uploads
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,7 +28,7 @@ _HEADERS = [
     ),
 ]
 _NO_TOKEN = "this needs the token that taer serve showed when it started: Authorization: Bearer TOKEN"
-_TOO_LARGE = f"a request may have {MAX_BODY >> 20} MiB; send less at once, or smaller images"
+_STOPPING = "the service is stopping; try again when it is back"
 
 
 class Counters:
@@ -74,27 +74,26 @@ class Gate:
         counters: Counters,
         token: str,
         is_open: Callable[[str, str], bool],
-        hosts: Collection[str] | None,
+        hosts: Sequence[str] | None,
     ) -> None:
         self._app = app
         self._counters = counters
         self._token = token.encode()
         self._is_open = is_open  # whether a method at a path needs no token
         self._hosts = hosts  # a page of another origin cannot pass for ours by pointing its name at us
+        self._uploads = Uploads()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        status, received, started = 500, 0, False
+        status, started = 500, False
+        upload = Upload(self._uploads)
 
         async def bounded() -> Message:
-            nonlocal received
             message = await receive()
-            received += len(message.get("body", b""))
-            if received > MAX_BODY:
-                raise HTTPException(413, _TOO_LARGE)
+            upload.receive(len(message.get("body", b"")), not message.get("more_body", False))
             return message
 
         async def safe(message: Message) -> None:
@@ -106,21 +105,23 @@ class Gate:
 
         headers = dict(scope["headers"])
         try:
-            if self._hosts is not None and _name(headers.get(b"host", b"")) not in self._hosts:
-                await _refuse(safe, 400, "this service answers only under its own name; open it at 127.0.0.1")
+            if self._hosts is not None and (name := _name(headers.get(b"host", b""))) not in self._hosts:
+                await _refuse(safe, 400, _foreign(name, self._hosts[0]))
             elif not self._is_open(scope["method"], scope["path"]) and not self._has_token(headers):
                 await _refuse(safe, 401, _NO_TOKEN, (b"www-authenticate", b"Bearer"))
             elif (
                 headers.get(b"content-length", b"0").isdigit()
                 and int(headers.get(b"content-length", b"0")) > MAX_BODY
             ):
-                await _refuse(safe, 413, _TOO_LARGE)
+                await _refuse(safe, 413, TOO_LARGE)
             else:
                 await self._app(scope, bounded, safe)
-        except asyncio.CancelledError:  # the server stops and has waited long enough
+        except asyncio.CancelledError:  # there is no room for it, or the server stops and has waited long enough
             if not started:
-                await _refuse(safe, 503, "the service is stopping; try again when it is back")
+                ending = (b"connection", b"close"), (b"retry-after", b"1")
+                await _refuse(safe, 503, CROWDED if upload.dropped else _STOPPING, *ending)
         finally:
+            upload.close()
             path = getattr(scope.get("route"), "path", None) or "other"
             self._counters.count(
                 scope["method"] if path != "other" else "", path, status, time.perf_counter() - start
@@ -133,8 +134,15 @@ class Gate:
 
 def _name(host: bytes) -> str:
     """A host without its port."""
-    text = host.decode("latin-1")
-    return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]
+    text = host.decode("latin-1").lower()
+    return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0].rstrip(".")
+
+
+def _foreign(name: str, own: str) -> str:
+    return (
+        f"this service does not answer under the name {name[:100]!r}; open it at {own}, or, if a proxy forwards "
+        "requests for that name, start it with --public-name"
+    )
 
 
 async def _refuse(send: Any, status: int, detail: str, *more: tuple[bytes, bytes]) -> None:

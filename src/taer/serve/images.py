@@ -8,14 +8,14 @@ import io
 import threading
 from typing import Any
 
-from taer.features.images import FORMATS, open_image, to_rgb
+from taer.features.images import FORMATS, open_image, to_rgb, upright
 from taer.serve.inputs import MAX_IMAGE_BYTES, BadInput
 
 SIDE = 1024  # pixels of the longer side; backbones use fewer
 _KEPT_SIDE = 512  # of the copy that is kept with an example
-_MAX_PIXELS = 24_000_000  # of a file that is decoded as a whole
+_MAX_PIXELS = 25_000_000  # of a file that is decoded as a whole; HEIC photographs of telephones have 24.5
 _MAX_REDUCED = 64_000_000  # of a JPEG file that is decoded at a half, a quarter or an eighth of its size
-_ALLOWED = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+_ALLOWED = ("PNG", "JPEG", "WEBP", "HEIF", "AVIF", "GIF", "BMP")
 _turn = threading.BoundedSemaphore(2)  # images that are decoded at the same time
 
 
@@ -41,18 +41,23 @@ def decode(text: str) -> Any:
 
 
 def _scaled(content: bytes) -> Any:
-    image = open_image(content, _ALLOWED)
+    try:
+        image = open_image(content, _ALLOWED)
+    except ValueError as error:
+        raise BadInput(f"images: one of them is {error}") from None
     pixels = image.width * image.height
     # Only a JPEG file is read at a fraction of its size, and a progressive one is held as a whole all the same.
     reduced = image.format == "JPEG" and not image.info.get("progressive")
     if pixels > (_MAX_REDUCED if reduced else _MAX_PIXELS):
         raise BadInput(
             f"images: one of them has {pixels / 1e6:.0f} megapixels ({image.width} × {image.height}), and a photo may "
-            f"have {_MAX_REDUCED / 1e6:.0f}, any other file {_MAX_PIXELS / 1e6:.0f}; scale it down"
+            f"have {_MAX_REDUCED / 1e6:.0f} as JPEG, any other file {_MAX_PIXELS / 1e6:.0f}; scale it down"
         )
     if max(image.size) > SIDE:
         if image.mode == "P":  # colors of a palette cannot be averaged
             image = image.convert("RGBA")
+        if image.mode.startswith("I"):  # nor can 16 bits of gray
+            image = upright(image)
         image.thumbnail((SIDE, SIDE))
     return to_rgb(image)
 

@@ -36,7 +36,7 @@ class Items(Struct, forbid_unknown_fields=True, kw_only=True):
     vectors: Annotated[list[Vector], Meta(max_length=MAX_VECTORS)] = []
     images: Annotated[
         list[str],
-        Meta(max_length=MAX_IMAGES, description="Image files (PNG, JPEG, WebP, GIF, BMP) in base64."),
+        Meta(max_length=MAX_IMAGES, description="Image files (PNG, JPEG, WebP, HEIC, AVIF, GIF, BMP) in base64."),
     ] = []
     texts: Annotated[list[Text], Meta(max_length=MAX_TEXTS)] = []
 

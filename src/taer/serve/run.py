@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from taer.heads import Head
 from taer.persist.save import load
+from taer.serve.access import Access
 from taer.serve.app import create_app
 from taer.serve.backbones import find
 from taer.serve.connection import MAX_CONNECTIONS, Connection
@@ -26,12 +27,10 @@ def run(
     model: Path | None,
     backbone: str | None,
     demo: bool,
-    host: str,
-    port: int,
-    token: str,
-    public: bool,
+    access: Access,
     method: str | None = None,
     relearn: bool = False,
+    drawings: bool = False,
 ) -> None:
     """Serve until stopped."""
     if demo:
@@ -46,12 +45,12 @@ def run(
         print(f"taer: {folder}: {notice}", file=sys.stderr)
     if model and not service.is_new:
         print(f"taer: {folder} goes on from its own versions; a model is for a new folder", file=sys.stderr)
-    listener = listen(host, port)
-    name = f"[{host}]" if ":" in host else host
-    print(f"taer serves {folder} at http://{name}:{listener.getsockname()[1]}/#token={token}", flush=True)
+    listener = listen(access.host, access.port)
+    address = f"http://{access.name}:{listener.getsockname()[1]}/#token={access.token}"
+    print(f"taer serves {folder} at {address}", flush=True)
     # Small products are slower on several threads, and requests come in parallel.
     threadpool_limits(1, user_api="blas")
-    server(create_app(service, token, public)).run([listener])
+    server(create_app(service, access.token, access.is_public, access.hosts, drawings or demo)).run([listener])
 
 
 def open_service(

@@ -95,6 +95,7 @@ class ClassEntry(BaseModel):
 class BackboneEntry(BaseModel):
     name: str
     kind: Literal["image", "text"]
+    drawings: Annotated[bool, Field(description="Whether the page offers a sheet to draw on.")]
 
 
 class Classes(BaseModel):

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from taer.serve.failures import CommitFailed, storage_failures
 _VERSION = re.compile(r"([0-9]{6,9})\.safetensors")
 _UNFINISHED = re.compile(r"\..+\.safetensors\.[0-9]+\.partial|\.tmp\w{6}")  # ours, and those of safetensors
 _COLUMNS = "id, label, x, version, held_back, source"
+_KINDS: dict[str, Literal["vector", "text", "image"]] = {"null": "vector", "text": "text", "blob": "image"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,18 @@ class Example:
     version: int | None = None  # the one that learned it, None while it waits
     held_back: bool = False
     source: str | bytes | None = None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An example in a list: without its vector and its image, which may be large."""
+
+    id: int
+    label: str
+    version: int | None
+    held_back: bool
+    kind: Literal["vector", "text", "image"]
+    text: str | None
 
 
 @dataclass(frozen=True)
@@ -120,13 +133,16 @@ class Store(Database):
         found = _examples(self.rows(waiting, number) or self.rows(query, version, number))
         return found[0] if found else None
 
-    def examples(self, version: int, label: str | None, after: int, limit: int) -> list[Example]:
+    def listed(self, version: int, label: str | None, after: int, limit: int) -> list[Listed]:
         """Examples that wait or belong to a version or its ancestors, in order of arrival."""
-        query = f"""{TAUGHT} SELECT {_COLUMNS} FROM (
-            SELECT * FROM taught UNION ALL
-            SELECT id, label, x, version, held_back, source FROM examples WHERE version IS NULL
-        ) WHERE id > ? AND (? IS NULL OR label = ?) ORDER BY id LIMIT ?"""
-        return _examples(self.rows(query, version, after, label, label, limit))
+        columns = "id, label, version, held_back, typeof(source), iif(typeof(source) = 'text', source, NULL)"
+        query = f"""{TAUGHT} SELECT {columns} FROM taught WHERE id > ? AND (? IS NULL OR label = ?)
+            UNION ALL SELECT {columns} FROM examples
+            WHERE version IS NULL AND id > ? AND (? IS NULL OR label = ?) ORDER BY id LIMIT ?"""
+        found = self.rows(query, version, *(after, label, label) * 2, limit)
+        return [
+            Listed(n, name, v, bool(held_back), _KINDS[kind], text) for n, name, v, held_back, kind, text in found
+        ]
 
     def width(self) -> int | None:
         """The width of the vectors that wait, if there are any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,7 +16,8 @@ from taer.origin import Origin
 from taer.persist.audit import audit
 from taer.serve.store import Edit, Example, Store, Version
 
-HOLD_BACK_EVERY = 4  # of the examples of a class in one task, in order of arrival
+HOLD_BACK_EVERY = 4  # of the examples of a class, in order of arrival
+HOLD_BACK_FROM = 8  # examples of a class; fewer are all learned
 
 
 class Refused(Exception):
@@ -32,7 +34,7 @@ def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str]
     examples = store.pending()
     if not examples:
         raise Refused("no examples were added since the last task; add some with POST /examples")
-    learned, held_back = _split(examples)
+    learned, held_back = _split(examples, store.learned(parent))
     head = _head(store, parent) or make_head(method, random_state=0)
     start = time.perf_counter()
     try:
@@ -182,14 +184,20 @@ def describe(before: Head | None, after: Head, held_back: list[Example]) -> dict
     return report
 
 
-def _split(examples: list[Example]) -> tuple[list[Example], list[Example]]:
-    """Split examples into learned and held-out ones: every fourth of a class is held out."""
-    seen: dict[str, int] = {}
+def _split(examples: list[Example], known: Mapping[str, tuple[int, int]]) -> tuple[list[Example], list[Example]]:
+    """Split examples into learned and held-out ones: every fourth of a class, if it has enough.
+
+    ``known`` has the numbers of learned and held-out examples of each class in earlier tasks.
+    """
+    seen = Counter({label: sum(counts) for label, counts in known.items()})
+    total = seen + Counter(example.label for example in examples)
     learned: list[Example] = []
     held_back: list[Example] = []
     for example in examples:
-        seen[example.label] = number = seen.get(example.label, 0) + 1
-        (learned if number % HOLD_BACK_EVERY else held_back).append(example)
+        seen[example.label] += 1
+        is_fourth = seen[example.label] % HOLD_BACK_EVERY == 0
+        enough = total[example.label] >= HOLD_BACK_FROM
+        (held_back if enough and is_fourth else learned).append(example)
     return learned, held_back
 
 

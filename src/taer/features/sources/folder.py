@@ -8,7 +8,21 @@ import numpy as np
 
 from taer.features.sources.base import NOTHING, Source, files_digest, files_part, split_by_name
 
-_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
+_SUFFIXES = {
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".webp",
+    ".bmp",
+    ".gif",
+    ".tif",
+    ".tiff",
+    ".ppm",
+    ".pgm",
+    ".heic",
+    ".heif",
+    ".avif",
+}
 
 
 def open_folder(root: Path, test_fraction: float | None) -> Source:

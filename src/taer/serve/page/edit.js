@@ -1,4 +1,4 @@
-// One class and its examples: rename, forget, correct, delete, erase.
+// One class and its examples: rename, forget, correct, remove, erase for good.
 
 import { call } from "./api.js";
 import { make, plural } from "./views.js";
@@ -7,9 +7,9 @@ const byId = (id) => document.getElementById(id);
 const PAGE = 20; // examples that are fetched at once
 
 // Whether the person agrees to what cannot be undone with one click.
-export function ask(words, yes) {
+export function ask(words, yes, className = "primary") {
   byId("ask-words").textContent = words;
-  byId("ask-yes").textContent = yes;
+  Object.assign(byId("ask-yes"), { textContent: yes, className });
   return new Promise((resolve) => {
     const close = (answer) => () => {
       byId("ask").close();
@@ -32,7 +32,7 @@ export async function openClass({ label, task, examples, held_back: held, waitin
   byId("class-name").textContent = label;
   byId("class-facts").textContent = task === null
     ? `${plural(waiting, "example")} waiting to be learned.`
-    : `Learned in task ${task} from ${plural(examples, "example")} taught here; ${held} held out, ${waiting} waiting.`;
+    : `Learned in task ${task} from ${plural(examples, "example")} taught here; ${plural(held, "test")}, ${waiting} waiting.`;
   byId("rename-form").hidden = task === null;
   byId("rename").value = label;
   byId("rename-form").onsubmit = (event) => {
@@ -50,8 +50,8 @@ export async function openClass({ label, task, examples, held_back: held, waitin
     });
   byId("examples").replaceChildren();
   byId("class-close").onclick = () => dialog.close();
+  await showMore(label, 0, then); // without the token there is nothing to open
   dialog.showModal();
-  await showMore(label, 0, then);
 }
 
 const path = (label) => `classes/${encodeURIComponent(label)}`;
@@ -68,29 +68,30 @@ function row({ id, label, version, held_back: held, kind, text }, then) {
   if (kind === "image") {
     call("GET", `examples/${id}`).then(({ image }) => { shown.src = `data:image/jpeg;base64,${image}`; });
   }
-  const state = version === null ? "waiting" : held ? "held out" : `version ${version}`;
+  const state = version === null ? "waiting" : held ? "test" : `version ${version}`;
   const name = make("input", { value: label, maxLength: 100, ariaLabel: `Label of example ${id}` });
   name.setAttribute("list", "labels");
   const told = (made) => (made === null ? "." : `: version ${made}.`);
-  const button = (textContent, onclick) => make("button", { type: "button", textContent, onclick, ariaLabel: `${textContent} example ${id}` });
+  const button = (textContent, onclick, className = "") =>
+    make("button", { type: "button", className, textContent, onclick, ariaLabel: `${textContent} example ${id}` });
   return make(
     "li", {}, shown, make("small", { textContent: state }), name,
     button("Correct", () => then("Correcting…", async () => {
       const { version: made } = await call("PATCH", `examples/${id}`, { label: name.value.trim() });
       return `Example ${id} is now of ${name.value.trim()}${told(made)}`;
     })),
-    button("Delete", () => then("Deleting…", async () => {
+    button("Remove", () => then("Removing…", async () => {
       const { version: made } = await call("DELETE", `examples/${id}`);
-      return `Deleted example ${id} of ${label}${told(made)}`;
+      return `Removed example ${id} of ${label}${told(made)}`;
     })),
-    button("Erase", async () => {
+    button("Erase for good", async () => {
       const words = `Erase example ${id} of ${label} for good, with every version that learned from it? This cannot be undone.`;
-      if (!await ask(words, "Erase")) return;
+      if (!await ask(words, "Erase for good", "danger")) return;
       then("Erasing…", async () => {
         const { versions, current, waiting } = await call("POST", "purge", { ids: [id] });
         const gone = versions.length ? ` and ${plural(versions.length, "version")}; version ${current} answers, ${waiting} waiting` : "";
         return `Erased example ${id}${gone}.`;
       });
-    }),
+    }, "danger"),
   );
 }

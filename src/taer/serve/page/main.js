@@ -1,13 +1,14 @@
 // The page: what is shown is the sample, what is learned is on the server.
 
 import { call, token } from "./api.js";
+import { hasCamera, setUp } from "./camera.js";
 import { Sheet } from "./draw.js";
 import { ask, openClass } from "./edit.js";
 import { parts, read } from "./samples.js";
 import { findClass, plural, showBars, showClasses, showConfusion, showDrift, showHistory, showStatus, showThumbs, took } from "./views.js";
 
 const byId = (id) => document.getElementById(id);
-const state = { dropped: null, kind: null, current: null, looking: 0 };
+const state = { dropped: null, kind: null, drawings: false, current: null, looking: 0 };
 const sheet = new Sheet(byId("canvas"), () => {
   forgetFiles();
   look();
@@ -15,7 +16,7 @@ const sheet = new Sheet(byId("canvas"), () => {
 
 function sample() {
   if (state.dropped) return state.dropped;
-  if (state.kind === "image" && !sheet.empty) return { images: [sheet.toBase64()] };
+  if (state.drawings && !sheet.empty) return { images: [sheet.toBase64()] };
   if (state.kind === "text" && byId("text").value.trim()) return { texts: [byId("text").value.trim()] };
   return null;
 }
@@ -28,7 +29,12 @@ function forgetFiles() {
 }
 
 const dropWords = () =>
-  state.kind === "image" ? "Drop images or vectors here, or choose files" : "Drop vectors here (.csv, .json), or choose a file";
+  state.kind === "image" ? `Drop ${state.drawings ? "images" : "photos"} here, or choose them` : "Drop vectors here (.csv, .json), or choose a file";
+
+function tell(error) {
+  if (error.status === 401) byId("token-form").hidden = false;
+  showStatus(error.message, "failed");
+}
 
 // Says what is being done while it is, and what went wrong if it did.
 async function doing(words, work) {
@@ -40,9 +46,8 @@ async function doing(words, work) {
     await refresh();
     showStatus(done);
   } catch (error) {
-    if (error.status === 401) byId("token-form").hidden = false;
     await refresh().catch(() => {});
-    showStatus(error.message, "failed");
+    tell(error);
   } finally {
     byId("add").disabled = false;
   }
@@ -51,14 +56,16 @@ async function doing(words, work) {
 async function refresh() {
   const [classes, history, confusion, drift] = await Promise.all(["classes", "history", "confusion", "drift"].map((path) => call("GET", path)));
   state.kind = classes.backbone?.kind ?? null;
+  state.drawings = Boolean(classes.backbone?.drawings);
   state.current = showHistory(history, goTo);
-  showClasses(classes, (entry) => openClass(entry, (words, work) => doing(words, work).then(look)).catch((error) => showStatus(error.message, "failed")));
+  showClasses(classes, (entry) => openClass(entry, (words, work) => doing(words, work).then(look)).catch(tell));
   showConfusion(confusion);
   showDrift(drift);
   const waiting = classes.classes.reduce((sum, entry) => sum + entry.waiting, 0);
   byId("learn").disabled = byId("discard").disabled = !waiting || classes.learning;
   byId("undo").disabled = !state.current || classes.learning;
-  byId("drawing").hidden = state.kind !== "image";
+  byId("drawing").hidden = !state.drawings;
+  byId("camera-row").hidden = state.kind !== "image" || state.drawings || !hasCamera;
   byId("text-field").hidden = state.kind !== "text";
   if (!state.dropped) byId("drop-words").textContent = dropWords();
 }
@@ -122,7 +129,8 @@ byId("add-form").onsubmit = (event) => {
   event.preventDefault();
   const shown = sample();
   if (!shown) {
-    showStatus(state.kind === "image" ? "Draw something first, or drop an image." : "Show it something first.", "failed");
+    const words = state.drawings ? "Draw something first, or drop an image." : "Take or choose a photo first.";
+    showStatus(state.kind === "image" ? words : "Show it something first.", "failed");
     return;
   }
   const { thumbs, ...items } = shown;
@@ -137,7 +145,7 @@ byId("add-form").onsubmit = (event) => {
     byId("text").value = "";
     forgetFiles();
     showBars(null, "Nothing to see yet.");
-    if (state.kind === "image") byId("canvas").focus({ preventScroll: true });
+    if (state.drawings) byId("canvas").focus({ preventScroll: true });
     return `Kept ${plural(count, "example")} of ${label}; ${waiting} waiting. Show another, or press Learn.`;
   });
 };
@@ -151,6 +159,7 @@ byId("learn").onclick = () =>
 byId("discard").onclick = () =>
   doing("Discarding…", async () => `Discarded ${plural((await call("DELETE", "examples")).discarded, "example")}.`);
 
+setUp(take, (words) => showStatus(words, "failed"));
 byId("find").oninput = findClass;
 byId("undo").onclick = () => goTo(state.current.parent);
 

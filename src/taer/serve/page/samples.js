@@ -4,8 +4,8 @@ const SIDE = 1024; // pixels of the longer side: the service looks at no more
 const SMALL = 2 ** 20; // bytes of a file that is sent as it is, if it is not larger than that
 
 export async function read(files, kind) {
-  const images = [...files].filter((file) => file.type.startsWith("image/"));
-  const others = [...files].filter((file) => !file.type.startsWith("image/"));
+  const images = [...files].filter(isImage);
+  const others = [...files].filter((file) => !isImage(file));
   if (images.length && kind !== "image") throw new Error("This service takes no images: drop vectors (.csv or .json).");
   if (images.length && others.length) throw new Error("Drop either images or vectors.");
   if (images.length) {
@@ -18,11 +18,16 @@ export async function read(files, kind) {
   return { vectors, thumbs: [] };
 }
 
+// Few browsers read the photos of a phone, and some do not even give them a type; the service reads them.
+const isRaw = (file) => /\.(heic|heif|avif)$/i.test(file.name);
+const isImage = (file) => file.type.startsWith("image/") || isRaw(file);
+
 async function asDataAddress(file) {
   let picture;
   try {
     picture = await createImageBitmap(file);
   } catch {
+    if (isRaw(file)) return asItIs(file);
     throw new Error(`${file.name} is not an image that this browser can read.`);
   }
   const scale = SIDE / Math.max(picture.width, picture.height);

@@ -61,7 +61,8 @@ function showVerdict(first, teach) {
 }
 
 export function showThumbs(addresses) {
-  byId("thumbs").replaceChildren(...addresses.map((src) => make("img", { src, alt: "" })));
+  const hide = ({ target }) => target.remove(); // a format that this browser does not read
+  byId("thumbs").replaceChildren(...addresses.map((src) => make("img", { src, alt: "", onerror: hide })));
 }
 
 export function showClasses({ classes }, open) {
@@ -97,8 +98,8 @@ export function findClass() {
 
 // A share of few examples is told as what it is: 1 of 1.
 function measured(accuracy, held) {
-  if (accuracy === null) return "no held-out examples to measure on";
-  const right = `${Math.round(accuracy * held)} of ${held} held-out examples right`;
+  if (accuracy === null) return "no tests yet";
+  const right = `${Math.round(accuracy * held)} of ${plural(held, "test")} right`;
   return held < FEW ? right : `${percent(accuracy, 1)}, ${right}`;
 }
 
@@ -131,12 +132,26 @@ export function showHistory({ current, versions }, goTo) {
   byId("changes").textContent = !inUse
     ? "Nothing yet."
     : inUse.changes
-      ? sentence(inUse.changes.sentence)
+      ? effect(inUse)
       : inUse.edit
         ? sentence(inUse.edit)
         : "It was the first: there were no old classes to change.";
   byId("changes").append(...(inUse?.warnings ?? []).map((warning) => make("span", { textContent: ` ${warning}.` })));
   return inUse;
+}
+
+// What a task did to the classes that were known before.
+function effect({ changes, new_classes: fresh, classes }) {
+  const { forgotten, compared, changed } = changes;
+  const moved = changes.moved ?? [];
+  const old = classes - fresh.length;
+  const words = [];
+  if (forgotten.length) words.push(`It forgot ${forgotten.join(", ")}.`);
+  if (old && !moved.length) words.push(`Nothing changed for the ${plural(old, "class")} it knew.`);
+  else if (moved.length > 8) words.push(`${moved.length} of the ${plural(old, "class")} it knew changed.`);
+  else if (moved.length) words.push(`What it knows about ${moved.join(", ")} changed.`);
+  if (moved.length && compared) words.push(`${changed} of ${plural(compared, "test")} now ${changed === 1 ? "gets" : "get"} another answer.`);
+  return words.join(" ");
 }
 
 export function showDrift({ answered, unknown, fraction, expected }) {
@@ -151,10 +166,10 @@ export function showConfusion({ classes, cells }) {
   const wrong = cells.filter(({ truth, answer }) => truth !== answer);
   const many = classes.length > MANY || NAMES + CELL * classes.length > byId("confusion").clientWidth;
   byId("confusion-words").textContent = !total
-    ? "No held-out examples yet."
+    ? "No tests yet."
     : many
-      ? wrong.length ? `The worst confusions among ${plural(total, "held-out example")}, by the fraction of a class they cost.` : `Nothing: ${plural(total, "held-out example")}, all right.`
-      : `Rows are the truth, columns the answer, both in order of learning; ${plural(total, "held-out example")}.`;
+      ? wrong.length ? `The worst confusions in ${plural(total, "test")}, by the fraction of a class they cost.` : `None: ${plural(total, "test")}, all right.`
+      : `Rows are the truth, columns the answer, both in order of learning; ${plural(total, "test")}.`;
   byId("confusion").replaceChildren(...(!total ? [] : [many ? worst(wrong, cells) : table(classes, cells)]));
 }
 

@@ -13,7 +13,7 @@ from taer.serve.routes.common import TOKEN, entry, problems
 from taer.serve.service import Service
 
 
-def router(service: Service) -> APIRouter:
+def router(service: Service, drawings: bool) -> APIRouter:
     router = APIRouter(tags=["use"], responses=problems())
 
     @router.get("/classes")
@@ -23,7 +23,11 @@ def router(service: Service) -> APIRouter:
         return schemas.Classes(
             version=service.serving.version,
             width=service.width,
-            backbone=schemas.BackboneEntry(name=backbone.name, kind=backbone.kind) if backbone else None,
+            backbone=schemas.BackboneEntry(
+                name=backbone.name, kind=backbone.kind, drawings=drawings and backbone.kind == "image"
+            )
+            if backbone
+            else None,
             learning=service.learner.busy,
             classes=[schemas.ClassEntry(**row) for row in service.classes()],
         )

@@ -15,7 +15,6 @@ from taer.serve.requests import ExamplesRequest, LabelRequest, PurgeRequest
 from taer.serve.routes.common import TOKEN, problems
 from taer.serve.samples import with_sources
 from taer.serve.service import Service
-from taer.serve.store import Example
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
@@ -35,25 +34,34 @@ def router(service: Service) -> APIRouter:
         """Delete the waiting examples."""
         return schemas.Discarded(discarded=service.discard_pending())
 
-    @router.get("/examples")
+    @router.get("/examples", dependencies=TOKEN)
     def listed(
         label: Annotated[str | None, Query(max_length=MAX_LABEL, description="Only those of this class.")] = None,
         after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Only those with higher numbers.")] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> schemas.Examples:
         """The waiting examples, and those of the current version."""
-        found = service.store.examples(service.serving.version, label, after, limit + 1)
+        found = service.store.listed(service.serving.version, label, after, limit + 1)
         return schemas.Examples(
-            examples=[schemas.ExampleEntry(**_fields(example)) for example in found[:limit]],
+            examples=[schemas.ExampleEntry(**asdict(example)) for example in found[:limit]],
             next=found[limit - 1].id if len(found) > limit else None,
         )
 
-    @router.get("/examples/{number}", responses=problems(404))
+    @router.get("/examples/{number}", dependencies=TOKEN, responses=problems(404))
     def one(number: Id) -> schemas.OneExample:
         """One example with its vector, and its text or a small copy of its image."""
         example = service.example(number)
-        image = base64.b64encode(example.source).decode() if isinstance(example.source, bytes) else None
-        return schemas.OneExample(**_fields(example), vector=example.x.tolist(), image=image)
+        source = example.source
+        return schemas.OneExample(
+            id=example.id,
+            label=example.label,
+            version=example.version,
+            held_back=example.held_back,
+            kind="text" if isinstance(source, str) else "vector" if source is None else "image",
+            text=source if isinstance(source, str) else None,
+            vector=example.x.tolist(),
+            image=base64.b64encode(source).decode() if isinstance(source, bytes) else None,
+        )
 
     @router.patch("/examples/{number}", tags=["correct"], **writing, openapi_extra=described(LabelRequest))
     def relabel(number: Id, request: Annotated[LabelRequest, Depends(body(LabelRequest))]) -> schemas.Corrected:
@@ -80,15 +88,3 @@ def router(service: Service) -> APIRouter:
         return schemas.Purged(**asdict(service.purge(request.ids)))
 
     return router
-
-
-def _fields(example: Example) -> dict[str, Any]:
-    kinds: dict[type, str] = {str: "text", bytes: "image"}
-    return {
-        "id": example.id,
-        "label": example.label,
-        "version": example.version,
-        "held_back": example.held_back,
-        "kind": kinds.get(type(example.source), "vector"),
-        "text": example.source if isinstance(example.source, str) else None,
-    }

@@ -19,8 +19,8 @@ def router(service: Service, counters: Counters) -> APIRouter:
     def learn() -> schemas.VersionEntry:
         """Learn all waiting examples as one task: a new version, which becomes the current one.
 
-        Every fourth example of a class is held out to measure the accuracy. One task is learned at a time; another
-        request meanwhile gets 409.
+        From eight examples of a class on, every fourth is held out to measure the accuracy. One task is learned at a
+        time; another request meanwhile gets 409.
         """
         version = service.learn()
         counters.tasks.inc()
