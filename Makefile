@@ -20,7 +20,7 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 
 demo: $(VENV)/.installed  ## install, then compare heads that learn task after task
 	$(BIN)/taer run
-	@echo "Run it on your own features: $(BIN)/taer run FILE.npz  (X_train, y_train, X_test, y_test; docs/start.md has the rest)"
+	@echo "Run it on your own features: $(BIN)/taer run FILE.npz  (X_train, y_train, X_test, y_test; docs/tutorial.md has the rest)"
 	@echo "Teach one yourself, by drawing: $(BIN)/pip install -e '.[images,serve]' && $(BIN)/taer serve demo/ --demo"
 
 docs: $(VENV)/.installed-dev  ## fill the tables that come from the code, then build the documentation into site/
@@ -85,7 +85,7 @@ $(BENCH_VENV)/.installed: pyproject.toml
 	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 avalanche-lib==0.6.0 -e '.[report]'
 	@touch $@
 
-bench: $(BENCH_VENV)/.installed  ## measure speed against others; writes docs/benchmarks.md (FEATURES=file: also on real features)
+bench: $(BENCH_VENV)/.installed  ## measure speed against others; writes docs/evidence/benchmarks.md (FEATURES=file: also on real features)
 	$(BENCH_VENV)/bin/python benchmarks/bench.py $(if $(FEATURES),--features $(FEATURES))
 
 clean:  ## remove the environments and the results

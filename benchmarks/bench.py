@@ -1,4 +1,4 @@
-"""Every comparison of speed, side by side in one run; writes docs/benchmarks.md and its figure.
+"""Every comparison of speed, side by side in one run; writes docs/evidence/benchmarks.md and its figure.
 
     make bench                                         makes .venv-bench with Avalanche in it, and runs all
     make bench FEATURES=cifar100-resnet18.safetensors  also on real features
@@ -313,7 +313,7 @@ def main() -> None:
     parser.add_argument("--features", type=Path, help="also measure on this feature file")
     parser.add_argument("--quick", action="store_true", help="small problems, two repeats; figures of no worth")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "docs", help="where benchmarks.md and images/ are written"
+        "--out", type=Path, default=ROOT / "docs" / "evidence", help="where benchmarks.md and images/ are written"
     )
     options = parser.parse_args()
     warnings.showwarning = lambda *_: None  # Avalanche warns of its own deprecated parts and undoes filters

@@ -1,13 +1,13 @@
-"""The tables and figures of docs/beyond.md and docs/choosing.md, from feature files and the results of the runs.
+"""The tables and figures of docs/evidence/beyond.md and docs/guides/choosing.md, from feature files and the results of the runs.
 
     python benchmarks/beyond.py --features DIR --out results > beyond.out.md
     python benchmarks/tried.py --features DIR --out results >> beyond.out.md
-    python tools/fill_docs.py docs/beyond.md beyond.out.md
-    python tools/fill_docs.py docs/choosing.md beyond.out.md
+    python tools/fill_docs.py docs/evidence/beyond.md beyond.out.md
+    python tools/fill_docs.py docs/guides/choosing.md beyond.out.md
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors, and photos.safetensors if there is one (see
-docs/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and what is missing shows as a
-dash. --parts decision runs only what docs/choosing.md needs. Figures are written to docs/images.
+docs/guides/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and what is missing shows as a
+dash. --parts decision runs only what docs/guides/choosing.md needs. Figures are written to docs/images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a head should weigh classes or samples alike, decided on training data alone (docs/beyond.md).
+"""Whether a head should weigh classes or samples alike, decided on training data alone (docs/evidence/beyond.md).
 
     python benchmarks/class_weights.py --features DIR [--methods ridge,joint,taer]
 

@@ -1,7 +1,7 @@
 """Which heads find classes of five samples beside classes of many: the fact ``few_shot`` on the card of a head.
 
     python benchmarks/few_shot_cards.py FEATURES > few.out.md
-    python tools/fill_docs.py --some docs/beyond.md few.out.md
+    python tools/fill_docs.py --some docs/evidence/beyond.md few.out.md
 
 The tasks are those of ``fewshot.py``, with five samples per new class and one seed. A head finds these classes if their
 accuracy after the last task is at least two fifths of that of the first task's. Where its card says otherwise, so does

@@ -1,8 +1,8 @@
-"""The tables and the figure of docs/fewshot.md: old and new classes, from one example per new class to all of them.
+"""The tables and the figure of docs/evidence/fewshot.md: old and new classes, from one example per new class to all of them.
 
     python benchmarks/fewshot.py --features cub200-resnet18.safetensors banking77-minilm.safetensors sketches100 \\
         --out results/fewshot > fewshot.out.md
-    python tools/fill_docs.py docs/fewshot.md fewshot.out.md
+    python tools/fill_docs.py docs/evidence/fewshot.md fewshot.out.md
 
 A data set is known by the name in the header of its file; ``sketches100`` is the embedded one. The first task has all
 samples, later ones a few per class, drawn by the seed. A head learns the first task once per seed; a copy goes on from

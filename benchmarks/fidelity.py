@@ -1,4 +1,4 @@
-"""Every table of docs/fidelity.md, from feature files and the results of the runs.
+"""Every table of docs/evidence/fidelity.md, from feature files and the results of the runs.
 
     python benchmarks/fidelity.py --features DIR --out results --jobs 2
 

@@ -1,8 +1,8 @@
-"""Other readings of the paper and of the methods it compares with, for docs/fidelity.md and docs/reproduction.md.
+"""Other readings of the paper and of the methods it compares with, for docs/evidence/fidelity.md and docs/evidence/reproduction.md.
 
     python benchmarks/readings.py --features DIR --out results --jobs 2 > readings.out.md
-    python tools/fill_docs.py --some docs/fidelity.md readings.out.md
-    python tools/fill_docs.py --some docs/reproduction.md readings.out.md
+    python tools/fill_docs.py --some docs/evidence/fidelity.md readings.out.md
+    python tools/fill_docs.py --some docs/evidence/reproduction.md readings.out.md
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors. Runs are kept in --out and not run again.
 --tables names some of the tables, separated by commas.

@@ -1,4 +1,4 @@
-"""The rates that the plan in docs/scaling.md is made of, on one core.
+"""The rates that the plan in docs/evidence/scaling.md is made of, on one core.
 
     python benchmarks/scaling.py
 

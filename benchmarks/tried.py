@@ -1,4 +1,4 @@
-"""Ideas for heads whose old scores never move, each with its number: the table of docs/beyond.md.
+"""Ideas for heads whose old scores never move, each with its number: the table of docs/evidence/beyond.md.
 
     python benchmarks/tried.py --features DIR --out results --jobs 2 >> beyond.out.md
 

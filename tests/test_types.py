@@ -31,7 +31,7 @@ with Client("http://127.0.0.1:8000") as client:
 """
 # What pages leave to the reader.
 GIVEN = {
-    "docs/features.md": "import numpy as np\nX_train = X_test = np.eye(4)\ny_train = y_test = np.arange(4)\n",
+    "docs/guides/features.md": "import numpy as np\nX_train = X_test = np.eye(4)\ny_train = y_test = np.arange(4)\n",
     "docs/guides/text.md": 'texts, topics = ["a", "b"], ["x", "y"]\n',
 }
 NEEDS_MORE = "mlflow_head.py"  # mlflow, which has an environment of its own

@@ -1,10 +1,10 @@
 """Insert measured tables, and tables generated from the cards of the heads, into the documentation.
 
     python benchmarks/fidelity.py --features DIR > fidelity.out.md
-    python tools/fill_docs.py docs/fidelity.md fidelity.out.md
+    python tools/fill_docs.py docs/evidence/fidelity.md fidelity.out.md
 
     taer report results/paper
-    python tools/fill_docs.py docs/reproduction.md results/paper/report/report.md
+    python tools/fill_docs.py docs/evidence/reproduction.md results/paper/report/report.md
 
 A page marks a place with ``<!-- measured: SECTION -->`` and ``<!-- end -->``, or, for one titled block of a section,
 ``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a bold title;
@@ -15,7 +15,7 @@ with ``--some`` its text is kept.
     python tools/fill_docs.py cards
 
 (or ``make docs``) writes the tables that come from the cards: the heads in the README and their depths in CONTRIBUTING,
-between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/choosing.md`` every column whose title is that of a
+between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/guides/choosing.md`` every column whose title is that of a
 fact on the cards.
 """
 
@@ -113,7 +113,7 @@ def from_cards() -> dict[Path, str]:
     """The pages with tables from the cards, up to date."""
     ours = {name: head for name, head in HEADS.items() if head.__module__.startswith("taer.")}
     tables = {"heads": heads_table(ours), "depths": depths_table(ours)}
-    choosing = ROOT / "docs" / "choosing.md"
+    choosing = ROOT / "docs" / "guides" / "choosing.md"
     return {
         **{
             page: CARDS.sub(lambda mark: f"{mark[1]}{tables[mark[2]]}\n{mark[3]}", page.read_text())

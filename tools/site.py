@@ -19,6 +19,7 @@ import jupytext
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
 from traitlets.config import Config
@@ -55,18 +56,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         if (short := re.split("[,:]", title)[0])
         if (members := [(name, head) for name, head in our_heads("taer.zoo.").items() if head.card.group == group])
     ]
+    shelves = {title: pages for shelf in config.nav for title, pages in shelf.items()}
+    shelves["Guides"] += [{"Notebooks": [{title_of(script): f"notebooks/{script.stem}.md"} for script in scripts()]}]
+    shelves["Reference"][:0] = [
+        "reference/index.md",
+        {"Commands": "reference/commands.md"},
+        {"What every head can do": "reference/Head.md"},
+        *({title: f"reference/{slug(title)}.md"} for title in (*PAGES, *MODULES)),
+        {"Heads": [{name: f"reference/{taer.HEADS[name].__name__}.md"} for name in CORE]},
+        {"The zoo": zoo},
+    ]
     config.nav += [
-        {"Notebooks": [{title_of(script): f"notebooks/{script.stem}.md"} for script in scripts()]},
-        {
-            "Reference": [
-                "reference/index.md",
-                {"Commands": "reference/commands.md"},
-                {"What every head can do": "reference/Head.md"},
-                *({title: f"reference/{slug(title)}.md"} for title in (*PAGES, *MODULES)),
-                {"Heads": [{name: f"reference/{taer.HEADS[name].__name__}.md"} for name in CORE]},
-                {"The zoo": zoo},
-            ]
-        },
         {"Contributing": ["contributing.md", {"Changelog": "changelog.md"}, {"Security policy": "policy.md"}]},
     ]
     return config
@@ -172,10 +172,11 @@ def from_root() -> dict[str, str]:
     return {page: (ROOT / file).read_text().replace("](docs/", "](") for page, file in FROM_ROOT.items()}
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Links to ``../CONTRIBUTING.md``, which work in the repository, become links to a page of the site."""
-    for page, file in FROM_ROOT.items():
-        markdown = markdown.replace(f"](../{file}", f"]({page}")
+    up = "../" * page.file.src_uri.count("/")
+    for target, file in FROM_ROOT.items():
+        markdown = markdown.replace(f"]({up}../{file}", f"]({up}{target}")
     return markdown
 
 

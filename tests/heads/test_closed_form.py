@@ -330,7 +330,7 @@ def test_probabilities_stay_calibrated_while_classes_come(name):
 
 @pytest.mark.parametrize(("make", "matrices"), [(taer.zoo.GaussFrozen, 20), (taer.zoo.GaussChain, 8 + 4 * 6)])
 def test_a_budget_in_bytes_says_the_rank(make, matrices, harder_tasks):
-    """The bytes per head in docs/beyond.md."""
+    """The bytes per head in docs/evidence/beyond.md."""
     head = learn(make(rank=3), harder_tasks)
     arrays = [value.nbytes for name, value in vars(head).items() if hasattr(value, "nbytes") and name != "classes_"]
     per_class = (2 * 3 + 16) * 10 + 8 * 3 + 48

@@ -301,7 +301,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         """Remove a class, with its column or statistics and its samples in the memory.
 
         Scores of the other classes do not change, except in closed-form heads that depend on every class.
-        ``docs/beyond.md`` lists the heads for which the result is as if the class had never been seen.
+        ``docs/evidence/beyond.md`` lists the heads for which the result is as if the class had never been seen.
         """
         check_is_fitted(self)
         number = self._number_of(label)

@@ -44,7 +44,7 @@ class GaussChain(
 
     References
     ----------
-    ``docs/beyond.md`` of this project.
+    ``docs/evidence/beyond.md`` of this project.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class TaERGauss(
 
     References
     ----------
-    ``docs/beyond.md`` of this project.
+    ``docs/evidence/beyond.md`` of this project.
 
     Examples
     --------
