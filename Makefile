@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 
-.PHONY: bench clean coverage demo dist docs help lint test test-all test-core test-long test-lowest
+.PHONY: bench clean coverage demo dist docs evidence help lint test test-all test-core test-long test-lowest
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -86,7 +86,17 @@ $(BENCH_VENV)/.installed: pyproject.toml
 	@touch $@
 
 bench: $(BENCH_VENV)/.installed  ## measure speed against others; writes docs/evidence/benchmarks.md (FEATURES=file: also on real features)
-	$(BENCH_VENV)/bin/python benchmarks/bench.py $(if $(FEATURES),--features $(FEATURES))
+	$(BENCH_VENV)/bin/python -m benchmarks.pages.benchmarks $(if $(FEATURES),--features $(FEATURES))
+
+ifeq ($(PAGE),benchmarks)
+evidence: bench
+else
+evidence: $(VENV)/.installed-dev  ## measure a page of docs/evidence/ again and fill its tables (PAGE=fewshot FEATURES=…; benchmarks/README.md)
+	@test -f benchmarks/pages/$(PAGE).py || { echo 'PAGE must be one of: $(basename $(notdir $(wildcard benchmarks/pages/*.py)))'; exit 2; }
+	mkdir -p results/evidence
+	$(BIN)/python -m benchmarks.pages.$(PAGE) $(if $(FEATURES),--features $(FEATURES)) $(ARGS) > results/evidence/$(PAGE).md
+	$(BIN)/python tools/fill_docs.py --some docs/evidence/$(PAGE).md results/evidence/$(PAGE).md
+endif
 
 clean:  ## remove the environments and the results
 	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-mlflow $(BENCH_VENV) dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

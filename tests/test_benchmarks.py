@@ -9,23 +9,24 @@ import pytest
 from taer.features import save_features
 from tests.conftest import small_features
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     """Run in a separate process, because they set its number of threads."""
-    return subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.mark.slow
 def test_heads_and_torch_loops_learn_the_same():
     done = run(
-        "import measuring, torch_loops, speed\n"
+        "from benchmarks.lib import measuring, torch_loops\n"
+        "from benchmarks.speed import comparisons\n"
         "problem = measuring.gaussian_classes(3, 500, 64, noise=1)\n"
         "for name in torch_loops.LOOPS:\n"
         "    few = problem.first(2) if name in ('oewc', 'gss') else problem\n"
-        "    speed.against_torch(name, few, 3, lr=0.1 if name == 'ucir' else 1.0)\n"
-        "assert len(list(speed.against_sklearn(problem, 1))) == 5\n"
+        "    comparisons.against_torch(name, few, 3, lr=0.1 if name == 'ucir' else 1.0)\n"
+        "assert len(list(comparisons.against_sklearn(problem, 1))) == 5\n"
     )
     assert done.returncode == 0, done.stderr
 
@@ -33,9 +34,10 @@ def test_heads_and_torch_loops_learn_the_same():
 @pytest.mark.slow
 def test_sides_that_learn_something_else_are_refused():
     done = run(
-        "import measuring, speed\n"
+        "from benchmarks.lib import measuring\n"
+        "from benchmarks.speed import comparisons\n"
         "problem = measuring.gaussian_classes(3, 500, 64, noise=1)\n"
-        "runs = {name: speed.ours(name, problem, 1.0, 1) for name in ('taer', 'finetune')}\n"
+        "runs = {name: comparisons.ours(name, problem, 1.0, 1) for name in ('taer', 'finetune')}\n"
         "measuring.equally_good(measuring.in_turn(runs, problem, 1))\n"
     )
     assert done.returncode == 1
@@ -45,7 +47,8 @@ def test_sides_that_learn_something_else_are_refused():
 @pytest.mark.slow
 def test_profile_and_growth_find_the_parts_of_a_head():
     done = run(
-        "import measuring, growth, profiling\n"
+        "from benchmarks.lib import measuring, profiling\n"
+        "from benchmarks.speed import growth\n"
         "spent = profiling.parts(measuring.gaussian_classes(3, 500, 64))\n"
         "assert min(spent.values()) > 0, spent\n"
         "steps, samples, widths = growth.measure(1, quick=True)\n"
@@ -58,7 +61,7 @@ def test_profile_and_growth_find_the_parts_of_a_head():
 @pytest.mark.slow
 def test_growth_of_the_heads_is_measured_with_its_exponent():
     done = run(
-        "import sizes\n"
+        "from benchmarks.speed import sizes\n"
         "assert sizes.exponent([1, 10, 100, 1000], [5, 1, 100, 10_000]) == 2\n"
         "assert len(sizes.with_classes('bayes', 3000).classes_) == 3000\n"
         "classes, samples, widths = list(sizes.measure(quick=True))[1::3]\n"
@@ -70,7 +73,8 @@ def test_growth_of_the_heads_is_measured_with_its_exponent():
 @pytest.mark.slow
 def test_every_idea_that_was_tried_can_be_tried_again():
     done = run(
-        "import numpy as np, taer, tried\n"
+        "import numpy as np, taer\n"
+        "from benchmarks.notes import tried\n"
         "data = taer.load_features()\n"
         "train, test = (np.asarray(y) < 12 for y in (data.train_y, data.test_y))\n"
         "few = taer.FeatureSet(data.train_x[train, :64], data.train_y[train], data.test_x[test, :64],\n"
@@ -86,21 +90,21 @@ def test_every_idea_that_was_tried_can_be_tried_again():
 def test_few_shot_tables_and_their_resumption(tmp_path):
     """Heads and classifiers of scikit-learn on a set of ten small classes."""
     save_features(small_features(), tmp_path / "set.safetensors")
-    command = [sys.executable, "fewshot.py", "--features", str(tmp_path / "set.safetensors"), "--seeds", "2",
-               "--methods", "bayes,ncm,logistic regression,linear SVM,nearest neighbors", "--shots", "all,5,1",
-               "--out", str(tmp_path / "out"), "--figure", str(tmp_path / "fewshot.svg")]  # fmt: skip
-    first = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True)
+    command = [sys.executable, "-m", "benchmarks.pages.fewshot", "--features", str(tmp_path / "set.safetensors"),
+               "--seeds", "2", "--methods", "bayes,ncm,logistic regression,linear SVM,nearest neighbors",
+               "--shots", "all,5,1", "--out", str(tmp_path / "out"), "--figure", str(tmp_path / "fewshot.svg")]  # fmt: skip
+    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert first.returncode == 0, first.stderr
     assert "**New classes, set** (5 classes, then 5 tasks of 1; accuracy after the last task, %)" in first.stdout
     for row in ("| `bayes` |", "| `ncm` |", "| logistic regression |", "| linear SVM |", "| nearest neighbors |"):
         assert first.stdout.count(row) == (4 if "`" in row else 3)  # a classifier of scikit-learn is not calibrated
     assert "–" not in first.stdout
     assert "<svg" in (tmp_path / "fewshot.svg").read_text()
-    again = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True)
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert (again.stdout, again.stderr) == (first.stdout, "")  # nothing is run again
     (tmp_path / "page.md").write_text("<!-- measured: set / New classes -->\n<!-- end -->\n")
     (tmp_path / "out.md").write_text(first.stdout)
-    fill = [sys.executable, str(BENCHMARKS.parent / "tools" / "fill_docs.py"), "page.md", "out.md"]
+    fill = [sys.executable, str(ROOT / "tools" / "fill_docs.py"), "page.md", "out.md"]
     subprocess.run(fill, cwd=tmp_path, check=True)
     assert "| samples per new class | all | 5 | 1 |" in (tmp_path / "page.md").read_text()
 
@@ -108,7 +112,8 @@ def test_few_shot_tables_and_their_resumption(tmp_path):
 @pytest.mark.system
 def test_other_readings_are_what_they_say():
     done = run(
-        "import numpy as np, readings, taer\n"
+        "import numpy as np, taer\n"
+        "from benchmarks.pages import reproduction as readings\n"
         "from taer.heads.base import Task\n"
         "rng = np.random.default_rng(0)\n"
         "X, y = rng.normal(size=(80, 5)) + np.repeat(np.eye(4, 5), 20, axis=0), np.repeat([0, 1, 2, 3], 20)\n"

@@ -1,6 +1,6 @@
 """Insert measured tables, and tables generated from the cards of the heads, into the documentation.
 
-    python benchmarks/fidelity.py --features DIR > fidelity.out.md
+    python -m benchmarks.pages.fidelity --features DIR > fidelity.out.md
     python tools/fill_docs.py docs/evidence/fidelity.md fidelity.out.md
 
     taer report results/paper
@@ -15,8 +15,8 @@ with ``--some`` its text is kept.
     python tools/fill_docs.py cards
 
 (or ``make docs``) writes the tables that come from the cards: the heads in the README and their depths in CONTRIBUTING,
-between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/guides/choosing.md`` every column whose title is that of a
-fact on the cards.
+between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/guides/choosing.md`` every column whose title is
+that of a fact on the cards.
 """
 
 from __future__ import annotations

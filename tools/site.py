@@ -57,7 +57,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         if (members := [(name, head) for name, head in our_heads("taer.zoo.").items() if head.card.group == group])
     ]
     shelves = {title: pages for shelf in config.nav for title, pages in shelf.items()}
-    shelves["Guides"] += [{"Notebooks": [{title_of(script): f"notebooks/{script.stem}.md"} for script in scripts()]}]
+    shelves["Guides"] += [
+        {"Notebooks": [{title_of(script): f"notebooks/{script.stem}.md"} for script in scripts()]}
+    ]
     shelves["Reference"][:0] = [
         "reference/index.md",
         {"Commands": "reference/commands.md"},

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch_loops
-from measuring import Predict, Problem, Side, equally_good, in_turn
 from scipy.linalg.blas import sgemm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
 import taer
+from benchmarks.lib import torch_loops
+from benchmarks.lib.measuring import Predict, Problem, Side, equally_good, in_turn
 
 BATCH = 32
 MEMORY = 200
@@ -49,7 +49,7 @@ def runs_of(
     tensors = problem.tensors()
     runs = {"taer": ours(name, problem, lr, epochs), "torch": _loop(torch_loops.LOOPS[name], tensors, lr, epochs)}
     if avalanche:
-        import avalanche_loops  # which only the environment of `make bench` has
+        from benchmarks.lib import avalanche_loops  # which only the environment of `make bench` has
 
         stream = avalanche_loops.experiences(tensors)
         runs["Avalanche"] = _loop(avalanche_loops.LOOPS[name], stream, lr, epochs)

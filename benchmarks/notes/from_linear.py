@@ -1,6 +1,6 @@
 """How a linear classifier should grow: by TaER, as ``taer.from_linear`` does, or by ``bayes`` (docs/guides/corrections.md).
 
-    python benchmarks/from_linear.py [FILE...]
+    python -m benchmarks.notes.from_linear [FILE...]
 
 Logistic regression knows two thirds of the classes, from all their samples. The others come as one task, with a few
 samples of each old class at hand. "By bayes" is the best of what was tried: old classes keep their linear scores, and the

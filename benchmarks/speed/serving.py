@@ -1,6 +1,6 @@
 """``POST /predict`` against a bare FastAPI endpoint with the same matrix product, also while tasks are learned.
 
-    python benchmarks/serving.py            needs pip install 'taer[serve]'
+    python -m benchmarks.speed.serving            needs pip install 'taer[serve]'
 
 Everything runs on 127.0.0.1, for a bounded time. The bare endpoint checks the same JSON body with pydantic, as
 FastAPI does, and answers with the same classes; it has no versions, limits, counters, novelty or checks of the values.

@@ -1,7 +1,7 @@
 """How many wrong labels ``taer diagnose`` finds: labels of a training part are changed at random, then looked for.
 
-``python benchmarks/mislabeled.py FILE…`` prints the table of docs/guides/predicting.md: the fraction of the changed labels among
-as many of the most suspicious samples, by a head that learned these labels itself, and in three folds.
+``python -m benchmarks.notes.mislabeled FILE…`` prints the fraction of the changed labels among as many of the
+most suspicious samples, by a head that learned these labels itself, and in three folds.
 """
 
 from __future__ import annotations

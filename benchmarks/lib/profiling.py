@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from measuring import Problem
-
 import taer
+from benchmarks.lib.measuring import Problem
 from taer.heads import base
 from taer.heads.descent.base import DescentHead
 from taer.heads.descent.loop import Loop

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-import torch_loops
-from measuring import Clocked, Problem
-from profiling import clocked_part
-from speed import BATCH, STEPS, Products
 
 import taer
+from benchmarks.lib import torch_loops
+from benchmarks.lib.measuring import Clocked, Problem
+from benchmarks.lib.profiling import clocked_part
+from benchmarks.speed.comparisons import BATCH, STEPS, Products
 from taer.report import figures
 
 Task = tuple[np.ndarray, np.ndarray]

@@ -1,6 +1,6 @@
 """What exact products cost: scores of float32 features, by one float32 product and by ``taer.heads.exact``.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/exact.py
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.speed.exact
 
 Both sides run in turn in one process; the medians are of processor time. Prints a Markdown table.
 """
@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-import measuring  # first: it sets the number of threads
+from benchmarks.lib import measuring  # first: it sets the number of threads
+
+# isort: split
 import numpy as np
 
 from taer.heads import exact

@@ -1,6 +1,6 @@
 """Whether a head should weigh classes or samples alike, decided on training data alone (docs/evidence/beyond.md).
 
-    python benchmarks/class_weights.py --features DIR [--methods ridge,joint,taer]
+    python -m benchmarks.notes.class_weights --features DIR [--methods ridge,joint,taer]
 
 A fifth of the training samples is held out. Of the rest, half of the classes keep all samples, and the other half all or
 only 5. DIR holds feature files; every one of them is used.

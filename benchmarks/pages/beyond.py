@@ -1,13 +1,13 @@
-"""The tables and figures of docs/evidence/beyond.md and docs/guides/choosing.md, from feature files and the results of the runs.
+"""The tables and figures of docs/evidence/beyond.md and docs/guides/choosing.md, from feature files and stored runs.
 
-    python benchmarks/beyond.py --features DIR --out results > beyond.out.md
-    python benchmarks/tried.py --features DIR --out results >> beyond.out.md
+    python -m benchmarks.pages.beyond --features DIR --out results > beyond.out.md
+    python -m benchmarks.notes.tried --features DIR --out results >> beyond.out.md
     python tools/fill_docs.py docs/evidence/beyond.md beyond.out.md
     python tools/fill_docs.py docs/guides/choosing.md beyond.out.md
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors, and photos.safetensors if there is one (see
-docs/guides/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and what is missing shows as a
-dash. --parts decision runs only what docs/guides/choosing.md needs. Figures are written to docs/images.
+docs/guides/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and missing results show
+as a dash. --parts decision runs only what docs/guides/choosing.md needs. Figures are written to docs/evidence/images.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fidelity import EPOCHS
 
 import taer
+from benchmarks.pages.fidelity import EPOCHS
 from taer.experiment import Result, Run, Spread, mean_auroc, run_grid
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
@@ -33,7 +33,7 @@ from taer.report.figures import Curve, curves
 from taer.stream import class_stream
 from taer.threads import one_blas_thread
 
-DOCS = Path(__file__).parents[1] / "docs"
+IMAGES = Path(__file__).parents[2] / "docs" / "evidence" / "images"
 TASKS = (5, 10, 20, 50)
 RANKS = (0, 4, 16, 64, 512)
 MEMORIES = (200, 1000, 5000, 20000)
@@ -397,7 +397,7 @@ def main() -> None:
     for name in parts:
         if name == "figures":
             for file, svg in figures(bench):
-                (DOCS / "images" / file).write_text(svg)
+                (IMAGES / file).write_text(svg)
             continue
         print(f"### {name}\n\n{TABLES[name](bench)}\n", flush=True)
 

@@ -2,7 +2,7 @@
 
 A class alone (``predict``), and for one row also probabilities and novelty, which the service answers with.
 
-    python benchmarks/answers.py [--classes 100,1000] [--heads slda,gauss-chain] [--samples 8] [--features FILE]
+    python -m benchmarks.speed.answers [--classes 100,1000] [--heads slda,gauss-chain] [--samples 8] [--features FILE]
 
 384 features in float32, one BLAS thread, processor time, best of several. A head is fitted on Gaussian classes of 8 samples
 (``--samples``: of more samples ``gauss-chain`` and ``gauss-frozen`` keep more directions) and asked about samples of them.
@@ -19,7 +19,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import measuring  # noqa: F401  (first: it sets the number of threads)
+from benchmarks.lib import measuring  # noqa: F401  (first: it sets the number of threads)
+
+# isort: split
 import numpy as np
 
 import taer

@@ -1,10 +1,10 @@
 """A plain loop against ours, on the same image files and the same model, each in a process of its own.
 
-    python benchmarks/extraction.py [--images 160] [--repeats 2]
-    python benchmarks/extraction.py --engines      inference alone, by torch in three ways and by onnxruntime
-    python benchmarks/extraction.py --limit        ours against the rate that its parts imply, each alone
-    python benchmarks/extraction.py --draft        JPEG decoded at reduced scale: how much faster, how far off
-    python benchmarks/extraction.py --texts FILE.csv   texts against sentence-transformers, which must be installed
+    python -m benchmarks.speed.extraction [--images 160] [--repeats 2]
+    python -m benchmarks.speed.extraction --engines      inference alone, by torch in three ways and by onnxruntime
+    python -m benchmarks.speed.extraction --limit        ours against the rate that its parts imply, each alone
+    python -m benchmarks.speed.extraction --draft        JPEG decoded at reduced scale: how much faster, how far off
+    python -m benchmarks.speed.extraction --texts FILE.csv   texts against sentence-transformers, which must be installed
 
 The plain loop is what a user would write: open a batch of images with Pillow, preprocess, run the model in torch
 on all cores, append. Ours is `taer.extract`, files and fingerprints included. Two models: EfficientNet-Lite0 with

@@ -1,8 +1,8 @@
 """Ideas for heads whose old scores never move, each with its number: the table of docs/evidence/beyond.md.
 
-    python benchmarks/tried.py --features DIR --out results --jobs 2 >> beyond.out.md
+    python -m benchmarks.notes.tried --features DIR --out results --jobs 2 >> beyond.out.md
 
-(after ``beyond.py`` has begun that file, and before ``tools/fill_docs.py`` puts it into the page).
+(after ``pages/beyond.py`` has begun that file, and before ``tools/fill_docs.py`` puts it into the page).
 An idea that did better than what it starts from became a head or a default; the others are kept here, as small as they
 can be written. Measured ones are kept in --out.
 """
@@ -17,13 +17,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from beyond import TITLES, shown, table
-from fidelity import EPOCHS
 from joblib import Parallel, delayed
 from scipy.optimize import minimize
 from scipy.special import softmax
 
 import taer
+from benchmarks.pages.beyond import TITLES, shown, table
+from benchmarks.pages.fidelity import EPOCHS
 from taer.features import FeatureSet, load_features
 from taer.heads import Head, Task
 from taer.heads.base import log_sum_exp

@@ -1,6 +1,6 @@
 """The rates that the plan in docs/evidence/scaling.md is made of, on one core.
 
-    python benchmarks/scaling.py
+    python -m benchmarks.pages.scaling
 
 Statistics: blocks of float16 features as a worker of the cluster sums them, and the addition of two sums in the process
 that collects them. TaER: a task after few and after many others. Images: what

@@ -1,6 +1,6 @@
-"""Other readings of the paper and of the methods it compares with, for docs/evidence/fidelity.md and docs/evidence/reproduction.md.
+"""Other readings of the paper and of the methods it compares with, for the pages on reproduction and fidelity.
 
-    python benchmarks/readings.py --features DIR --out results --jobs 2 > readings.out.md
+    python -m benchmarks.pages.reproduction --features DIR --out results --jobs 2 > readings.out.md
     python tools/fill_docs.py --some docs/evidence/fidelity.md readings.out.md
     python tools/fill_docs.py --some docs/evidence/reproduction.md readings.out.md
 
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fidelity import EPOCHS, RAW, Bench, run_tables, setting, show, table
 
 import taer
+from benchmarks.pages.fidelity import EPOCHS, RAW, Bench, run_tables, setting, show, table
 from taer.experiment import Run, Spread, run_grid
 from taer.heads.base import Task
 from taer.heads.descent.loop import Batch, Plan, Samples
@@ -79,9 +79,9 @@ def table_of_other_readings(bench: Bench) -> None:
     rows = []
     readings: list[tuple[str, str, str, dict[str, Any]]] = [
         ("BiC", "λ = old / all classes, its paper (`bic`)", "bic", {}),
-        ("BiC", "λ = 1 / task, mammoth", "readings:BiCByTask", {}),
+        ("BiC", "λ = 1 / task, mammoth", "benchmarks.pages.reproduction:BiCByTask", {}),
         ("LwF", "cross-entropy over the classes of the task (`lwf`)", "lwf", {}),
-        ("LwF", "cross-entropy over all classes so far, mammoth", "readings:LwFOverAll", {}),
+        ("LwF", "cross-entropy over all classes so far, mammoth", "benchmarks.pages.reproduction:LwFOverAll", {}),
         ("GDumb", "greedy memory, its paper (`gdumb`)", "gdumb", {"epochs": 50}),
         ("GDumb", "reservoir", "gdumb", {"epochs": 50, "memory": "reservoir"}),
     ]
@@ -96,7 +96,8 @@ def table_of_ucir(bench: Bench) -> None:
     """One class order, and five seeds of everything else: does a loop in torch learn the same as the head?"""
     print("### UCIR with momentum 0.9 on CUB-200\n")
     import torch
-    from torch_loops import Memory, ucir
+
+    from benchmarks.lib.torch_loops import Memory, ucir
 
     torch.set_num_threads(1)
     stream = class_stream(bench.sets["cub200-resnet18"], 10, None, seed=0)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from measuring import Side
+from benchmarks.lib.measuring import Side
 
 COMMANDS = {
     "`python`": [sys.executable, "-c", "pass"],

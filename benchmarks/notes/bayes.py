@@ -1,7 +1,7 @@
 """What answers and learning of ``bayes`` cost among many classes, and how well it tells samples of no known class.
 
-    python benchmarks/bayes.py                                     # speed, beside taer
-    python benchmarks/bayes.py --features FILE --tasks 10 [--unknown FILE]
+    python -m benchmarks.notes.bayes                                     # speed, beside taer
+    python -m benchmarks.notes.bayes --features FILE --tasks 10 [--unknown FILE]
 
 With ``--features`` it learns the classes in their natural order. Without ``--unknown`` the classes after the first task
 are the unknown ones, and are learned in the end; with it, all test and training samples of that file are.

@@ -1,6 +1,6 @@
 """Every table of docs/evidence/fidelity.md, from feature files and the results of the runs.
 
-    python benchmarks/fidelity.py --features DIR --out results --jobs 2
+    python -m benchmarks.pages.fidelity --features DIR --out results --jobs 2
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors. Runs are kept in --out and not run again.
 --tables names some of the tables, separated by commas.

@@ -1,6 +1,6 @@
 """What ``bayes``, ``taer`` and ``slda`` take as classes, samples and features grow, with the exponent of each growth.
 
-    python benchmarks/sizes.py [--quick]
+    python -m benchmarks.speed.sizes [--quick]
 
 ``make bench`` runs this, too.
 """
@@ -16,9 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from measuring import table  # first: it sets the number of threads
+from benchmarks.lib.measuring import table  # first: it sets the number of threads
 
-import numpy as np  # isort: skip
+# isort: split
+import numpy as np
 
 import taer
 from taer.features.files import write_feature_file

@@ -1,8 +1,8 @@
 """Feature sets on which no head was tuned, made from what package registries carry.
 
-    apt-get install espeak-ng iso-codes fontconfig $(python benchmarks/unseen.py --packages)
-    python benchmarks/unseen.py --out features --texts banking77.csv clinc150.csv
-    python benchmarks/fewshot.py --features features/*.safetensors --out results/unseen
+    apt-get install espeak-ng iso-codes fontconfig $(python -m benchmarks.notes.unseen --packages)
+    python -m benchmarks.notes.unseen --out features --texts banking77.csv clinc150.csv
+    python -m benchmarks.pages.fewshot --features features/*.safetensors --out results/unseen
 
 - glyphs: a character drawn in one font per sample; EfficientNet-Lite0
 - words: a word spoken by espeak-ng in one voice per sample, with noise; statistics of the log-mel spectrogram

@@ -1,10 +1,10 @@
 """Tasks larger than they should be in memory: time and anonymous memory of learning from files.
 
-    python benchmarks/large.py
+    python -m benchmarks.speed.large
 
 Writes features to a temporary folder (``--folder`` to choose the disk), a task of ``--samples`` × ``--width`` in float16
 in shards, and learns it with every head of ``--methods``, one epoch; then ``--classes`` classes × 768 with every head of
-``--many`` (by default those that docs/guides/choosing.md recommends), and saves, loads and predicts. Anonymous memory is what
+``--many`` (by default those that the guide to heads recommends), and saves, loads and predicts. Anonymous memory is what
 cannot be given back to the files it came from: pages of the mapped files are not counted. Each case runs in a process of
 its own, and its memory is that beyond what the imports take. ``peak_mb`` is the peak of all memory of the process, with the
 imports and the pages of files.

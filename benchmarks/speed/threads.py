@@ -1,6 +1,6 @@
 """Every head with the machine's default number of BLAS threads against one: alone, and beside two busy processes.
 
-    python benchmarks/threads.py [--heads slda,gauss-chain] [--repeats 5]
+    python -m benchmarks.speed.threads [--heads slda,gauss-chain] [--repeats 5]
 
 Two tasks of ten classes (60 samples of each, 384 features) are learned, then 1,000 rows are scored and 200 one by one, the
 sides in turn in one process. Ratios are of the best seconds, default threads over one: on the clock alone, on the clock

@@ -136,7 +136,7 @@ def check_threads() -> None:
     """Every library that multiplies matrices has one thread, or the run ends."""
     threads = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
     if torch.get_num_threads() != 1 or set(threads.values()) != {1}:
-        raise SystemExit(f"one thread is wanted everywhere: import measuring first; found {threads}")
+        raise SystemExit(f"one thread is wanted everywhere: import benchmarks.lib.measuring first; found {threads}")
 
 
 def machine() -> str:

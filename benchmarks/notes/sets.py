@@ -1,6 +1,6 @@
 """Coverage and size of the sets of classes that ``bayes`` gives without held-out samples.
 
-    python benchmarks/sets.py FILE...
+    python -m benchmarks.notes.sets FILE...
 
 Half of the classes are the first task; the others come in five tasks, with all samples or five of each. The samples to
 predict are drawn at random from the training and the test set together, or are the test set.
