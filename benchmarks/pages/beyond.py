@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from taer.experiment import Result, Run, Spread, mean_auroc, run_grid
 from taer.features import FeatureSet, load_features
 from taer.heads import HEADS
 from taer.heads.closed_form.linalg import RelativeDistances, shrunk
+from taer.heads.registry import CORE
 from taer.report.figures import Curve, curves
 from taer.stream import class_stream
 from taer.threads import one_blas_thread
@@ -313,13 +314,18 @@ def tried(bench: Bench) -> str:
 
 
 def decision(bench: Bench) -> str:
+    """The heads that a user chooses from."""
+    return sizes(bench, [method for method in SHOWN if method in CORE])
+
+
+def sizes(bench: Bench, methods: Iterable[str] = SHOWN) -> str:
     rows = []
     seconds = bench.once("learning-seconds", bench.sets["cifar100-resnet18"], learning_seconds) or {}
-    for method in SHOWN:
+    for method in methods:
         found = [bench.results(bench.sets[name], method) for name in TITLES]
-        sizes = ["–" if one is None else size(kept_bytes(one)) for one in found]
+        stored = ["–" if one is None else size(kept_bytes(one)) for one in found]
         spent = f"{seconds[method]:.2f}" if method in seconds else "–"
-        rows.append([f"`{method}`", *(percent(one, "A_T") for one in found), *sizes, spent])
+        rows.append([f"`{method}`", *(percent(one, "A_T") for one in found), *stored, spent])
     header = ["head", *TITLES.values(), *(f"bytes, {title}" for title in TITLES.values()), "seconds per task"]
     return table(header, rows)
 
@@ -375,6 +381,7 @@ TABLES = {
     "others": others,
     "tried": tried,
     "decision": decision,
+    "sizes": sizes,
 }
 
 

@@ -38,7 +38,7 @@ def from_linear(
     X, y : arrays, optional
         A few samples of these classes for the memory of TaER, from which new classes learn to stay below the old ones
         where these are right. Without them the head can predict, but classes learned later are either missed or
-        predicted too often (``docs/guides/corrections.md``).
+        predicted too often (``docs/guides/from-linear.md``).
     **params
         Parameters of :class:`~taer.TaER`. Without ``X``, ``standardize`` is "none".
 

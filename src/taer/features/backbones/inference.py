@@ -1,8 +1,8 @@
 """Running a network: onnxruntime on the CPU, torch on a GPU.
 
 On the CPU a network is exported once and run by onnxruntime, which folds batch norms and chooses better
-kernels; `benchmarks/speed/extraction.py` measures the difference. Every batch of images is padded to the same shape, so that
-the features of an image never depend on the size of its batch.
+kernels; `benchmarks/speed/extraction.py` measures the difference. Every batch of images is padded to the same shape, so
+that the features of an image never depend on the size of its batch.
 """
 
 from __future__ import annotations
