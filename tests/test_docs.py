@@ -11,9 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import taer
+from taer.cli import app
+from taer.features import save_features
 from taer.heads.registry import CORE
+from tests.conftest import small_features
 
 ROOT = Path(__file__).parent.parent
 RUN_AS_WRITTEN = ("corrections", "few-examples", "from-linear", "merging", "sets", "unknowns", "weights")
@@ -27,7 +31,7 @@ COMMANDS = {  # guides, and what their commands print among other things
     "service-data": '"versions":',
     "serving": "400 examples of 5 classes; 17 classes in all",
 }
-SLOW = ("few-examples", "predicting", "service-data", "serving")
+FAST = ("corrections", "unknowns")
 
 
 def python_blocks(name):
@@ -94,7 +98,7 @@ def test_pages_run_as_written(page, tmp_path, monkeypatch):
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in COMMANDS]
+    "page", [pytest.param(page, marks=() if page in FAST else pytest.mark.slow) for page in COMMANDS]
 )
 def test_commands_of_pages_run_as_written(page, tmp_path):
     """All of them in one shell, except those that install something or serve until they are stopped."""
@@ -109,9 +113,89 @@ def test_commands_of_pages_run_as_written(page, tmp_path):
     assert COMMANDS[page] in done.stdout
 
 
-def test_the_walks_of_contributing_lead_somewhere():
-    """Each `file:function` exists."""
-    steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+def walks():
+    """The text of each walk in CONTRIBUTING, by its title."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Walks through the code")[2].partition("\n## ")[0]
+    _, *parts = re.split(r"^\*\*(.+)\*\*$", text, flags=re.M)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def traced(call):
+    """The functions of ours that run in a call, each with those that it ran inside."""
+    source, stack, inside = Path(taer.__file__).parent, [], {}
+
+    def record(frame, event, _):
+        code = frame.f_code
+        if event in ("call", "return") and code.co_filename.startswith(str(source)):
+            if event == "call":
+                name = f"{Path(code.co_filename).relative_to(source)}:{code.co_qualname}"
+                inside.setdefault(name, set()).update(stack)
+                stack.append(name)
+            elif stack:
+                stack.pop()
+
+    sys.setprofile(record)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return inside
+
+
+def learn_and_report(folder):
+    runner = CliRunner()
+    save_features(small_features(), folder / "set.safetensors")
+    run = [
+        "run",
+        str(folder / "set.safetensors"),
+        "--methods",
+        "ncm",
+        "--tasks",
+        "2",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+    ]
+    for command in ([*run, "--out", str(folder / "results")], ["report", str(folder / "results")]):
+        done = runner.invoke(app, command)
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("title", "call"),
+    [
+        (
+            "`X, y` through `Bayes.partial_fit`",
+            lambda data, _: taer.Bayes().partial_fit(data.train_x, data.train_y),
+        ),
+        ("`X, y` through `TaER.partial_fit`", lambda data, _: taer.TaER().partial_fit(data.train_x, data.train_y)),
+        pytest.param("A run to a report", lambda _, folder: learn_and_report(folder), marks=pytest.mark.slow),
+    ],
+)
+def test_the_walks_of_contributing_are_walked(title, call, tmp_path):
+    follow(title, traced(lambda: call(small_features(), tmp_path)))
+
+
+def test_the_walk_through_a_prediction_is_walked():
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(10), 20)
+    X = np.eye(10, 30)[y] + rng.normal(size=(200, 30))  # too near to each other for bounds to decide
+    head = taer.Bayes().fit(X, y)
+    follow("`X` through `Bayes.predict`", traced(lambda: head.predict(X)))
+
+
+def follow(title, inside):
+    """Every function of a walk ran, those after an arrow inside the one before it."""
+    walk = walks()[title]
+    for step in re.findall(r"`([\w/]+\.py:[\w.]+)`", walk):
+        assert step in inside, f"{step} does not run"
+    for outer, inner in re.findall(r"`([\w/]+\.py:[\w.]+)`(?: \([^)]*\))?\s+→\s+(?=`([\w/]+\.py:[\w.]+)`)", walk):
+        assert outer in inside[inner], f"{inner} does not run inside {outer}"
+
+
+def test_the_walks_of_contributing_name_functions_that_exist():
+    steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", "".join(walks().values()))
     assert len(steps) > 40
     for file, name in steps:
         nodes = ast.parse((ROOT / "src" / "taer" / file).read_text()).body
