@@ -154,7 +154,9 @@ def test_a_threshold_of_the_head_tells_what_is_unknown(cli, texts, monkeypatch):
     monkeypatch.setattr(taer.NCM, "threshold_", -np.inf, raising=False)
     assert answers(cli("predict", texts, "aaa", "--format", "json")[1])[0]["unknown"] is True
     monkeypatch.setattr(taer.NCM, "threshold_", np.inf, raising=False)
-    assert cli("predict", texts, "aaa", "--format", "csv")[1].startswith("input,label,novelty,above_limit,unknown,a,c\naaa,a,")
+    assert cli("predict", texts, "aaa", "--format", "csv")[1].startswith(
+        "input,label,novelty,above_limit,unknown,a,c\naaa,a,"
+    )
 
 
 def test_many_rows_are_answered_some_at_a_time(cli, file, features, tmp_path):

@@ -124,7 +124,7 @@ def test_a_test_part_is_not_demanded(arrays, tmp_path):
         features = taer.load_features(tmp_path / name)
         assert (features.train_x.shape, features.test_x.shape, features.test_y.tolist()) == ((6, 4), (0, 4), [])
     np.savez(tmp_path / "half.npz", X_train=X, y_train=y, X_test=X)
-    with pytest.raises(ValueError, match="half.npz: lacks y_test; expected X_train, y_train, X_test, y_test"):
+    with pytest.raises(ValueError, match=r"half.npz: lacks y_test; expected X_train, y_train, X_test, y_test"):
         taer.load_features(tmp_path / "half.npz")
     with pytest.raises(ValueError, match="X_test and y_test are given together"):
         taer.features_from_arrays(X, y, X)

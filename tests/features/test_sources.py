@@ -400,7 +400,7 @@ def test_what_is_no_data_set(tmp_path, drawings):
         open_source(tmp_path / "drawings" / "train" / "circle", test_fraction=0.5)
     with pytest.raises(ValueError, match="no such file or folder"):
         open_source("cub200", root=tmp_path / "absent")
-    with pytest.raises(ValueError, match="the test fraction must be below 1 and not negative, got 1.5"):
+    with pytest.raises(ValueError, match=r"the test fraction must be below 1 and not negative, got 1.5"):
         open_source(drawings / "train", test_fraction=1.5)
 
 

@@ -22,6 +22,7 @@ from taer.cli.examples import (
     read_examples,
 )
 from taer.cli.models import Classes, Model, Out, as_known, check_replaceable, training_part
+from taer.cli.wording import counted
 
 if TYPE_CHECKING:
     from taer.heads import Head
@@ -63,7 +64,7 @@ def unlearn(
     known = len(head.classes_)
     head.unlearn(X, labels)
     gone = f", {known - len(head.classes_)} without samples forgotten" if known > len(head.classes_) else ""
-    _save(head, out or model, f"{len(labels)} samples are taken back{gone}")
+    _save(head, out or model, f"{counted(len(labels), 'sample')} taken back{gone}")
 
 
 @app.command()
@@ -96,12 +97,19 @@ def relabel(
     head = load(model)
     how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
     X, labels = training_part(read_examples(examples, head, how, rows).data, None, head)
+    new = _label(to, head)
+    if new in labels.tolist():
+        raise ValueError(f"--to {to}: {examples} has that label already for one of these samples")
     with collected() as warned:
-        head.unlearn(X, labels).partial_fit(X, [_label(to, head)] * len(labels))
+        head.unlearn(X, labels).partial_fit(X, [new] * len(labels))
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
     were = ", ".join(sorted({str(label) for label in labels.tolist()}))
-    _save(head, out or model, f"{len(labels)} samples of {were} are {to} now ({examples} still has the old label)")
+    _save(
+        head,
+        out or model,
+        f"{counted(len(labels), 'sample')} of {were} relabeled as {to} ({examples} still has the old label)",
+    )
 
 
 @app.command()
@@ -139,7 +147,7 @@ def rename(
 def _save(head: Head, out: Path, done: str) -> None:
     check_replaceable(out, by_head=True)
     head.save(out)
-    print(f"{out}: {done}; {len(head.classes_)} classes")
+    print(f"{out}: {done}; {counted(len(head.classes_), 'class', 'es')}")
 
 
 def _label(name: str, head: Head) -> Any:

@@ -198,7 +198,7 @@ def _numbers(name: str, lines: Iterable[str]) -> Samples:
         X = np.array(rows, np.float32)
     except ValueError as error:
         raise ValueError(
-            f"{name}: not rows of numbers ({error}); of a table of texts, name the column with --text-column "
+            f"{name}: no column text, and not rows of numbers ({error}); name the column of the texts with --text-column "
             f"(it has {', '.join(header) or 'no header'})"
         ) from None
     if X.ndim != 2:

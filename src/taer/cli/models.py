@@ -23,6 +23,7 @@ from taer.cli.examples import (
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
 from taer.cli.progress import stage
+from taer.cli.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,8 +142,8 @@ def _learn(
 
     X, labels = training_part(data, classes, head)
     names = np.array(data.classes)
-    n_classes = len(np.unique(labels))
-    with stage(f"learning {len(labels):,} samples of {n_classes} classes"), collected() as warned:
+    samples = f"{counted(len(labels), 'sample')} of {counted(len(np.unique(labels)), 'class', 'es')}"
+    with stage(f"learning {samples}"), collected() as warned:
         head.partial_fit(X, labels)
         if unknown is not None:
             _keep_threshold(head, X, labels, unknown, false_alarms)
@@ -157,7 +158,7 @@ def _learn(
     for warning in warned:
         print(f"taer: warning: {warning}", file=sys.stderr)
     known = np.isin(names[data.test_y], head.classes_.astype(str))
-    learned = f"{out}: {len(labels)} samples of {n_classes} classes learned as task {head.n_tasks_}"
+    learned = f"{out}: {samples} learned as task {head.n_tasks_}"
     if known.any():
         test = select(data.test_x, np.flatnonzero(known))
         with stage(f"measuring on {len(test):,} test samples"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -289,25 +288,18 @@ def _print_summary(
 
 
 @app.command()
-def methods() -> None:
-    """List the heads with their properties and parameters."""
+def methods(
+    long: Annotated[bool, typer.Option("--long", help="Also the parameters of each head.")] = False,
+) -> None:
+    """List the heads with their properties."""
+    from taer.cli.methods import print_heads, print_parameters
     from taer.heads import HEADS
     from taer.heads.card import GROUPS
 
-    width = max(map(len, HEADS)) + 2
     for group, title in GROUPS.items():
         heads = {name: head for name, head in HEADS.items() if head.card.group == group}
-        if heads:
-            print(f"{title[0].upper()}{title[1:]}:\n")
-        for name, head in heads.items():
-            print(f"  {name:<{width}}{(head.__doc__ or '').strip().splitlines()[0]}")
-            print(" " * (width + 2) + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
-            print(" " * (width + 2) + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")
-    print("What the parameters mean:\n")
-    helps: dict[str, dict[str, list[str]]] = {}
-    for name, head in HEADS.items():
-        for item in fields(head):
-            helps.setdefault(item.name, {}).setdefault(item.metadata["help"], []).append(name)
-    for parameter, texts in sorted(helps.items()):
-        for text, names in texts.items():
-            print(f"  {parameter:<20}{text}" + (f" ({', '.join(names)})" if len(texts) > 1 else ""))
+        print_heads(f"{title[0].upper()}{title[1:]}", heads, long=long)
+    if long:
+        print_parameters(HEADS.values())
+    else:
+        print("'taer methods --long' also lists the parameters of each head.")
