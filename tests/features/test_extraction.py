@@ -232,3 +232,10 @@ def test_wrong_names(drawings, tiny_onnx, tmp_path):
     (tmp_path / "other.safetensors").write_bytes(b"something else")
     with pytest.raises(ValueError, match="not a feature file"):
         taer.extract(drawings, str(tiny_onnx), tmp_path / "other.safetensors")
+
+
+def test_another_split_is_not_the_same_extraction(cli, backbones, tmp_path):
+    (tmp_path / "t.csv").write_text("text,label\naab,a\nab,a\ncd,c\nccd,c\n")
+    command = ("extract", "t.csv", "--backbone", "letters", "--out", "t.safetensors")
+    assert "2 train, 2 test" in cli(*command, "--test-fraction", 0.5)[1]
+    assert "already holds other features" in cli(*command)[2]

@@ -100,7 +100,8 @@ def extract(
     )
     model = find_backbone(backbone, data.kind, None if weights is None else Path(weights))
     preprocess = f"{model.preprocess}; half precision" if half else model.preprocess
-    fingerprint = _hash(data.digest, list(data.classes), model.name, model.weights, preprocess)
+    sizes = [len(data.train), len(data.test)]
+    fingerprint = _hash(data.digest, sizes, list(data.classes), model.name, model.weights, preprocess)
     earlier = None
     if out.exists():
         if not append or read_header(out).get("extraction") == fingerprint:

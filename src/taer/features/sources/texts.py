@@ -42,7 +42,7 @@ def open_texts(
         for_test = _for_test(path, split_column, columns[split_column])
     else:
         for_test = split_by_name(texts, list(ids), test_fraction or 0)
-    content = digest(value.encode() for name in wanted for value in columns[name])
+    content = digest([for_test.tobytes(), *(value.encode() for name in wanted for value in columns[name])])
     train, test = (texts_part(path, texts, ids, np.flatnonzero(rows)) for rows in (~for_test, for_test))
     return Source(path.stem, "text", tuple(classes), train, test, content)
 
