@@ -153,6 +153,14 @@ def test_a_small_archive_of_huge_arrays_is_refused_before_it_is_unpacked(tmp_pat
     assert len(taer.load_features(tmp_path / "stored.npz").train_x) == 20_000
 
 
+def test_an_archive_that_cannot_be_measured_is_not_opened(tmp_path):
+    """Of bzip2, which packs a gigabyte into a kilobyte, even the header of an array cannot be read alone."""
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("X_train.npy", bytes(10))
+    with pytest.raises(ValueError, match=r"bomb\.npz: .*compressed in a way that numpy does not write"):
+        taer.load_features(tmp_path / "bomb.npz")
+
+
 def test_an_archive_whose_header_claims_more_than_it_has(tmp_path):
     head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 100)}\n"
     with zipfile.ZipFile(tmp_path / "liar.npz", "w") as archive:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_BYTES = 1 << 30  # that any file may become
+_BYTES = 1 << 28  # that any file may become; reading an array takes a few times as many
 _RATIO = 100  # times its own size that a larger file may become; features and texts reach a tenth of this
 
 
