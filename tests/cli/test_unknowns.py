@@ -70,10 +70,3 @@ def test_a_head_that_stores_none_says_what_to_do(cli, file):
     code, _, err = cli("predict", "plain", file, "--unknown", "?")
     assert code == 2
     assert "ncm cannot make one without samples; 'taer fit --unknown' makes a head that has one" in err
-
-
-def test_a_threshold_that_cannot_be_refreshed_is_said_to_be_old(cli, file):
-    cli("fit", file, "--method", "slda", "--classes", "0:5", "--out", "h", "--unknown", "?")
-    assert "the novelty threshold is still that of the earlier classes" in cli("learn", "h", file)[2]
-    cli("fit", file, "--classes", "0:5", "--out", "own", "--unknown", "?")
-    assert cli("learn", "own", file)[2] == ""

@@ -147,11 +147,6 @@ def _learn(
         head.partial_fit(X, labels)
         if unknown is not None:
             _keep_threshold(head, X, labels, unknown, false_alarms)
-        elif hasattr(head, "threshold_") and not head.own_novelty:
-            warned.append(
-                "the novelty threshold is still that of the earlier classes; 'taer fit --unknown' on all samples "
-                "computes a new one"
-            )
     if head.n_tasks_ == 1 and data.origin is not None:
         head.feature_origin_ = data.origin
     head.save(out)
