@@ -134,7 +134,9 @@ def test_features_without_a_test_part_have_nothing_to_predict(cli, model):
         2,
         "taer: questions.safetensors: has no test samples to predict, only training samples\n",
     )
-    assert "no test samples" in cli("run", "questions.safetensors", "--methods", "ncm", "--tasks", 2)[2]
+    assert (
+        "no test samples" in cli("run", "questions.safetensors", "--methods", "ncm", "--tasks", 2, "--jobs", 1)[2]
+    )
 
 
 def test_a_pipeline_is_described(cli, model, tmp_path):
