@@ -26,7 +26,7 @@ def print_heads(title: str, heads: Mapping[str, type[Head]], *, long: bool) -> N
     """A table of heads: properties and a sentence; with ``long``, also parameters."""
     if not heads:
         return
-    print(f"{title}:\n")
+    print(fill(f"{title}:", _WIDTH) + "\n")
     print(_line("", _TITLES))
     for name, head in heads.items():
         facts = head.card.facts()

@@ -304,8 +304,7 @@ def methods(
     core, own, zoo = _shelves()
     unfolded = {"Heads to choose from": core, "Heads of your own": own, **(_by_group(zoo) if all_ else {})}
     for title, heads in unfolded.items():
-        if heads:
-            print_heads(title, heads, long=long)
+        print_heads(title, heads, long=long)
     if not all_:
         more = f"The zoo ('taer methods --all'), {len(zoo)} more to compare with: {', '.join(zoo)}"
         print(fill(more, 100) + "\n")
