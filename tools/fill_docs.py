@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from taer.heads import HEADS, Head
-from taer.heads.card import GROUPS
+from taer.heads.registry import CORE
 
 MARK = re.compile(r"(<!-- measured: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 CARDS = re.compile(r"(<!-- cards: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -72,14 +72,14 @@ def filled(page: str, source: str, some: bool) -> str:
 
 
 def heads_table(heads: Mapping[str, type[Head]]) -> str:
-    """The heads by group, with those whose old scores never move."""
-    rows = ["| heads | what they are | old scores never move |", "|---|---|---|"]
-    for group, title in GROUPS.items():
-        if not (names := [name for name, head in heads.items() if head.card.group == group]):
-            continue
-        frozen = [name for name in names if heads[name].card.frozen]
-        which = {0: "", len(names): "all" if len(names) > 1 else "yes"}.get(len(frozen), quoted(frozen))
-        rows.append(f"| {quoted(names)} | {title} | {which} |")
+    """The heads to choose from, with those whose old scores never move, and how many more there are."""
+    rows = ["| head | what it is | old scores never move |", "|---|---|---|"]
+    for name in CORE:
+        what = (heads[name].__doc__ or "").strip().splitlines()[0].rstrip(".")
+        rows.append(f"| `{name}` | {what} | {'yes' if heads[name].card.frozen else ''} |")
+    zoo = [head for name, head in heads.items() if name not in CORE]
+    frozen = sum(head.card.frozen for head in zoo)
+    rows.append(f"| the zoo | {len(zoo)} more, published or experiments, to compare with | {frozen} of them |")
     return "\n".join(rows)
 
 

@@ -20,7 +20,7 @@ def test_a_task_is_taken_back(cli, file, features, model, tmp_path):
     cli("learn", model, file, "--classes", "5:", "--out", "new.safetensors")
     code, out, err = cli("unlearn", "new.safetensors", file, "--classes", "5:", "--out", "back.safetensors")
     assert (code, err) == (0, "")
-    assert out == "back.safetensors: 150 samples are taken back, 5 without samples forgotten; 5 classes\n"
+    assert out == "back.safetensors: 150 samples taken back, 5 without samples forgotten; 5 classes\n"
     old, back = (taer.load(tmp_path / name) for name in (model, "back.safetensors"))
     np.testing.assert_allclose(back.scores(features.test_x), old.scores(features.test_x), rtol=1e-4, atol=1e-4)
     code, _, err = cli("unlearn", model, file)

@@ -194,7 +194,7 @@ def test_few_samples_are_warned_of_in_one_line(cli, file, features, tmp_path):
     assert cli("fit", file, "--method", "gauss-chain", "--classes", "0:5", "--out", "head")[2] == ""
     code, out, err = cli("learn", "head", "few.safetensors", "--classes", "class7")
     assert code == 0
-    assert "3 samples of 1 classes learned as task 2" in out
+    assert "3 samples of 1 class learned as task 2" in out
     assert err.startswith("taer: warning: gauss-chain: 1 new class has fewer than 20 samples (class7: 3) beside")
     assert err.count("\n") == 1
 

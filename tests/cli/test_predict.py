@@ -145,15 +145,18 @@ def test_the_most_likely_classes(cli, file, tmp_path):
     found = answers(cli("predict", "head", file, "--top", 3, "--format", "json")[1])
     assert [list(answer["probabilities"]) for answer in found] == head.classes_[order].tolist()
     rows = list(csv.reader(cli("predict", "head", file, "--top", 2, "--format", "csv")[1].splitlines()))
-    assert rows[0] == ["input", "label", "novelty", "label 1", "probability 1", "label 2", "probability 2"]
-    assert [[row[3], row[5]] for row in rows[1:]] == head.classes_[order[:, :2]].tolist()
+    assert rows[0][:5] == ["input", "label", "novelty", "above_limit", "unknown"]
+    assert rows[0][5:] == ["label 1", "probability 1", "label 2", "probability 2"]
+    assert [[row[5], row[7]] for row in rows[1:]] == head.classes_[order[:, :2]].tolist()
 
 
 def test_a_threshold_of_the_head_tells_what_is_unknown(cli, texts, monkeypatch):
     monkeypatch.setattr(taer.NCM, "threshold_", -np.inf, raising=False)
     assert answers(cli("predict", texts, "aaa", "--format", "json")[1])[0]["unknown"] is True
     monkeypatch.setattr(taer.NCM, "threshold_", np.inf, raising=False)
-    assert cli("predict", texts, "aaa", "--format", "csv")[1].startswith("input,label,novelty,unknown,a,c\naaa,a,")
+    assert cli("predict", texts, "aaa", "--format", "csv")[1].startswith(
+        "input,label,novelty,above_limit,unknown,a,c\naaa,a,"
+    )
 
 
 def test_many_rows_are_answered_some_at_a_time(cli, file, features, tmp_path):

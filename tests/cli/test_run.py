@@ -151,7 +151,6 @@ def test_methods_and_info(cli, file):
     _, out, _ = cli("methods", "--all")
     for name in taer.HEADS:
         assert f"{name} " in out
-    assert "replay_batch_size=32" in out
     _, out, _ = cli("info", file)
     for words in ("300 × 16 float32", "10: class0, class1", "mean feature norm", "fingerprint"):
         assert words in out

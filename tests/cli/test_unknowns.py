@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -47,9 +49,24 @@ def test_predict_answers_with_the_word_for_unknown(cli, file, features, tmp_path
         assert cli("predict", name, file, "--unknown", "none")[1].splitlines() == expected
     code, _, err = cli("predict", "h", file, "--unknown", "class3")
     assert (code, err) == (2, "taer: --unknown class3: that is one of the classes\n")
-    cli("fit", file, "--out", "plain")
+
+
+def test_a_head_that_stores_novelties_needs_no_threshold_beforehand(cli, file, features, tmp_path):
+    cli("fit", file, "--classes", "0:5", "--out", "plain")
+    head = taer.load(tmp_path / "plain")
+    assert not hasattr(head, "threshold_")
+    limit = head.novelty_threshold()
+    expected = head.predict(features.test_x, unknown="?").tolist()
+    assert "?" in expected
+    assert cli("predict", "plain", file, "--unknown", "?")[1].splitlines() == expected
+    found = [json.loads(line) for line in cli("predict", "plain", file, "--format", "json")[1].splitlines()]
+    novelty = head.novelty(features.test_x)
+    np.testing.assert_allclose([answer["above_limit"] for answer in found], novelty - limit)
+    assert [answer["unknown"] for answer in found] == (novelty > limit).tolist()
+
+
+def test_a_head_that_stores_none_says_what_to_do(cli, file):
+    cli("fit", file, "--method", "ncm", "--out", "plain")
     code, _, err = cli("predict", "plain", file, "--unknown", "?")
-    assert (code, err) == (
-        2,
-        "taer: plain: keeps no threshold of novelty; 'taer fit --unknown' makes a head that does\n",
-    )
+    assert code == 2
+    assert "ncm cannot make one without samples; 'taer fit --unknown' makes a head that has one" in err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ import pyarrow
 import pyarrow.parquet
 
 import taer
+from taer.features.sources import open_source
 
 
 @pytest.fixture
@@ -70,7 +73,10 @@ def test_parquet_with_embeddings(arrays, tmp_path, fixed):
     pyarrow.parquet.write_table(table, tmp_path / "pets.parquet", row_group_size=4)
     check(taer.load_features(tmp_path / "pets.parquet"), arrays)
     pyarrow.parquet.write_table(table.drop(["split"]), tmp_path / "bad.parquet")
-    with pytest.raises(ValueError, match="no column split; a feature table has embedding, label, split"):
+    everything = taer.load_features(tmp_path / "bad.parquet")  # without a split all are for training
+    assert (len(everything.train_x), len(everything.test_x)) == (9, 0)
+    pyarrow.parquet.write_table(table.drop(["label"]), tmp_path / "bad.parquet")
+    with pytest.raises(ValueError, match="no column label; a feature table has embedding, label and perhaps split"):
         taer.load_features(tmp_path / "bad.parquet")
 
 
@@ -105,3 +111,71 @@ def test_labels_that_training_lacks():
         taer.features_from_arrays(np.eye(2), ["a", "b"], np.eye(2), ["a", "cow"])
     with pytest.raises(ValueError, match="y_train must be a list of names or numbers"):
         taer.features_from_arrays(np.eye(2), [["a"], ["b"]], np.eye(2), ["a", "b"])
+
+
+def test_a_test_part_is_not_demanded(arrays, tmp_path):
+    X, y = arrays[:2]
+    np.savez(tmp_path / "few.npz", X_train=X, y_train=y)
+    (tmp_path / "folder").mkdir()
+    np.save(tmp_path / "folder" / "X_train.npy", X)
+    np.save(tmp_path / "folder" / "y_train.npy", y)
+    taer.features_from_arrays(X, y, out=tmp_path / "few.safetensors")
+    for name in ("few.npz", "folder", "few.safetensors"):
+        features = taer.load_features(tmp_path / name)
+        assert (features.train_x.shape, features.test_x.shape, features.test_y.tolist()) == ((6, 4), (0, 4), [])
+    np.savez(tmp_path / "half.npz", X_train=X, y_train=y, X_test=X)
+    with pytest.raises(ValueError, match=r"half.npz: lacks y_test; expected X_train, y_train, X_test, y_test"):
+        taer.load_features(tmp_path / "half.npz")
+    with pytest.raises(ValueError, match="X_test and y_test are given together"):
+        taer.features_from_arrays(X, y, X)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f4', 'shape': (3,", b"'" * 3, b"(" * 300, b"\x00" * 40, b"1e999"])
+def test_a_header_that_is_no_python_is_a_readable_error(tmp_path, header):
+    (tmp_path / "X_train.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    np.save(tmp_path / "y_train.npy", [0, 1, 2])
+    with pytest.raises(ValueError, match=r"X_train\.npy: not a readable \.npy file \("):
+        taer.load_features(tmp_path)
+
+
+@pytest.fixture
+def small_limit(monkeypatch):
+    """As if a megabyte were a gigabyte, so that no test writes a large array."""
+    monkeypatch.setattr("taer.features.limits._BYTES", 1 << 20)
+
+
+def test_a_small_archive_of_huge_arrays_is_refused_before_it_is_unpacked(tmp_path, small_limit):
+    zeros, y = np.zeros((20_000, 100), np.float32), np.zeros(20_000, np.int8)
+    np.savez_compressed(tmp_path / "bomb.npz", X_train=zeros, y_train=y)
+    with pytest.raises(ValueError, match=r"bomb.npz: .* bytes that would become 8,020,000 in memory"):
+        taer.load_features(tmp_path / "bomb.npz")
+    np.savez(tmp_path / "stored.npz", X_train=zeros, y_train=y)  # as large as its arrays
+    assert len(taer.load_features(tmp_path / "stored.npz").train_x) == 20_000
+
+
+def test_an_archive_that_cannot_be_measured_is_not_opened(tmp_path):
+    """Of bzip2, which packs a gigabyte into a kilobyte, even the header of an array cannot be read alone."""
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("X_train.npy", bytes(10))
+    with pytest.raises(ValueError, match=r"bomb\.npz: .*compressed in a way that numpy does not write"):
+        taer.load_features(tmp_path / "bomb.npz")
+
+
+def test_an_archive_whose_header_claims_more_than_it_has(tmp_path):
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 100)}\n"
+    with zipfile.ZipFile(tmp_path / "liar.npz", "w") as archive:
+        archive.writestr("X_train.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+    with pytest.raises(ValueError, match="claims 400,000,000,000,000 bytes"):
+        taer.load_features(tmp_path / "liar.npz")
+
+
+def test_a_small_parquet_file_of_huge_columns_is_refused(tmp_path, small_limit):
+    same = pyarrow.array([[0.0] * 100] * 20_000, pyarrow.list_(pyarrow.float32()))
+    table = pyarrow.table({"embedding": same, "label": ["a"] * 20_000, "split": ["train"] * 20_000})
+    pyarrow.parquet.write_table(table, tmp_path / "bomb.parquet")
+    with pytest.raises(ValueError, match=r"bomb.parquet: .* bytes that would become 16,"):
+        taer.load_features(tmp_path / "bomb.parquet")
+    texts = pyarrow.table({"text": ["word " * 2000] * 3000, "label": ["a"] * 3000})
+    pyarrow.parquet.write_table(texts, tmp_path / "texts.parquet")
+    with pytest.raises(ValueError, match=r"texts.parquet: .* bytes that would become 30,"):
+        open_source(tmp_path / "texts.parquet")

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 import taer
-from taer.features import extraction
+from taer.features import encoding
 from taer.features.backbones.inference import OnnxEncoder
 from tests.features.conftest import write_drawings
 
@@ -86,14 +86,14 @@ def test_two_batches_in_flight_stay_in_order(drawings, tiny_onnx, tmp_path, monk
 
     monkeypatch.setattr(OnnxEncoder, "in_flight", 2)
     monkeypatch.setattr(OnnxEncoder, "run", slow_first)
-    monkeypatch.setattr(extraction, "CHUNK", 3)  # six batches: three pairs
+    monkeypatch.setattr(encoding, "CHUNK", 3)  # six batches: three pairs
     two = taer.extract(drawings, str(tiny_onnx), tmp_path / "two.safetensors")
     np.testing.assert_array_equal(two.train_x, one.train_x)
     np.testing.assert_array_equal(two.test_x, one.test_x)
 
 
 def test_progress_ends_at_the_total(drawings, tiny_onnx, out, monkeypatch):
-    monkeypatch.setattr(extraction, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "CHUNK", 4)
     calls = []
     taer.extract(drawings, str(tiny_onnx), out, progress=lambda done, total: calls.append((done, total)))
     assert calls[0] == (0, 18)
@@ -104,9 +104,9 @@ def test_progress_ends_at_the_total(drawings, tiny_onnx, out, monkeypatch):
 SLOW_RUN = """
 import sys, time
 from taer import cli
-from taer.features import extraction
+from taer.features import encoding
 from taer.features.backbones.inference import OnnxEncoder
-extraction.CHUNK = 8
+encoding.CHUNK = 8
 run = OnnxEncoder.run
 OnnxEncoder.run = lambda self, batch: time.sleep(0.2) or run(self, batch)
 cli.main(sys.argv[1:])
@@ -129,7 +129,7 @@ def test_killed_half_way_and_resumed(tmp_path, tiny_onnx, monkeypatch, encoded):
     finished = {path: path.stat().st_mtime_ns for path in parts.rglob("*.npz")}
     assert 4 <= len(finished) < 13
 
-    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr(encoding, "CHUNK", 8)
     taer.extract(images, str(tiny_onnx), whole)
     all_batches = len(encoded)
     encoded.clear()
@@ -141,7 +141,7 @@ def test_killed_half_way_and_resumed(tmp_path, tiny_onnx, monkeypatch, encoded):
 
 
 def test_a_chunk_cut_short_is_computed_again(drawings, tiny_onnx, out, monkeypatch, tmp_path):
-    monkeypatch.setattr(extraction, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "CHUNK", 4)
 
     def stop(done, total):
         if done >= 12:
@@ -171,7 +171,7 @@ def test_corrupt_image(drawings, tiny_onnx, out, tmp_path):
 
 
 def test_a_chunk_that_lacks_bad_images_is_not_enough_without_leave(drawings, tiny_onnx, out, monkeypatch):
-    monkeypatch.setattr(extraction, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "CHUNK", 4)
     sorted(drawings.glob("train/circle/*.png"))[0].write_bytes(b"no image")
 
     def stop(done, total):
@@ -185,7 +185,7 @@ def test_a_chunk_that_lacks_bad_images_is_not_enough_without_leave(drawings, tin
 
 
 def test_what_was_finished_before_a_corrupt_image_is_kept(drawings, tiny_onnx, out, monkeypatch, encoded):
-    monkeypatch.setattr(extraction, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "CHUNK", 4)
     bad = sorted(drawings.glob("test/square/*.png"))[-1]
     bad.write_bytes(b"no image")
     with pytest.raises(ValueError, match="cannot be read"):
@@ -232,3 +232,10 @@ def test_wrong_names(drawings, tiny_onnx, tmp_path):
     (tmp_path / "other.safetensors").write_bytes(b"something else")
     with pytest.raises(ValueError, match="not a feature file"):
         taer.extract(drawings, str(tiny_onnx), tmp_path / "other.safetensors")
+
+
+def test_another_split_is_not_the_same_extraction(cli, backbones, tmp_path):
+    (tmp_path / "t.csv").write_text("text,label\naab,a\nab,a\ncd,c\nccd,c\n")
+    command = ("extract", "t.csv", "--backbone", "letters", "--out", "t.safetensors")
+    assert "2 train, 2 test" in cli(*command, "--test-fraction", 0.5)[1]
+    assert "already holds other features" in cli(*command)[2]

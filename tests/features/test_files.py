@@ -109,7 +109,7 @@ def test_files_of_another_kind(tmp_path):
         ("a.safetensors", "not a feature file"),
         ("a.npz", "not a readable .npz"),
         ("a.txt", "ends in .safetensors or .npz"),
-        ("b.npz", "lacks y_train, X_test, y_test"),
+        ("b.npz", "lacks y_train; expected X_train"),
         ("missing.npz", "no such file"),
         (".", "a.safetensors: not a feature file"),
     ]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 import tarfile
 import zipfile
 from typing import ClassVar
@@ -290,8 +291,8 @@ def test_image_folder_with_its_own_split(drawings):
 
 def test_image_folder_without_a_split(drawings):
     tree = drawings / "train"
-    with pytest.raises(ValueError, match=r"test_fraction=0\.2"):
-        open_source(tree)
+    for whole in (open_source(tree), open_source(tree, test_fraction=0)):
+        assert (len(whole.train), len(whole.test)) == (12, 0)  # nothing is held out unless it is asked for
     source = open_source(tree, test_fraction=0.34)
     assert np.bincount(source.test.labels).tolist() == [2, 2]
     assert np.bincount(source.train.labels).tolist() == [4, 4]
@@ -329,8 +330,7 @@ def test_table_of_texts(tmp_path, suffix):
     assert source.test.where(0) == f"{path} row 3"
     with pytest.raises(ValueError, match="no column text; it has body, kind, part"):
         open_source(path)
-    with pytest.raises(ValueError, match="split_column=NAME"):
-        open_source(path, **names)
+    assert len(open_source(path, **names).test) == 0
     with pytest.raises(ValueError, match="must say train or test, got cat, dog"):
         open_source(path, split_column="kind", **names)
 
@@ -400,7 +400,7 @@ def test_what_is_no_data_set(tmp_path, drawings):
         open_source(tmp_path / "drawings" / "train" / "circle", test_fraction=0.5)
     with pytest.raises(ValueError, match="no such file or folder"):
         open_source("cub200", root=tmp_path / "absent")
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match=r"the test fraction must be below 1 and not negative, got 1.5"):
         open_source(drawings / "train", test_fraction=1.5)
 
 
@@ -412,5 +412,27 @@ def test_the_only_item_of_a_class_is_for_training(tmp_path):
     assert sorted(source.train.labels.tolist()) == [0, 1]
     assert source.test.labels.tolist() == [0]
     path.write_text("text,label\nthe cat,cat\nthe dog,dog\n")
-    with pytest.raises(ValueError, match="pets: the test part is empty"):
-        open_source(path, test_fraction=0.5)
+    assert len(open_source(path, test_fraction=0.5).test) == 0
+
+
+def test_a_table_without_a_split_is_all_for_training(tmp_path):
+    path = tmp_path / "five.csv"
+    path.write_text("text,label\na cat,cat\nthe cat,cat\nthe dog,dog\n")
+    for source in (open_source(path), open_source(path, test_fraction=0)):
+        assert (len(source.train), len(source.test), source.classes) == (3, 0, ("cat", "dog"))
+
+
+def test_a_column_named_split_is_used_unless_told_otherwise(tmp_path):
+    path = tmp_path / "five.csv"
+    path.write_text("text,label,split\na cat,cat,train\nthe cat,cat,test\n")
+    assert [len(part) for part in (open_source(path).train, open_source(path).test)] == [1, 1]
+    assert len(open_source(path, test_fraction=0).train) == 2
+    path.write_text("text,label,split\na cat,cat,left\n")
+    with pytest.raises(ValueError, match=r"split must say train or test, got left; .*test_fraction=0 all rows"):
+        open_source(path)
+
+
+def test_a_folder_with_train_alone_has_no_test_part(drawings):
+    shutil.rmtree(drawings / "test")
+    source = open_source(drawings)
+    assert (source.classes, len(source.train), len(source.test)) == (("circle", "square"), 12, 0)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import taer
-from taer.heads.card import GROUPS
 from taer.heads.fitted import declared
 from taer.heads.registry import CORE
 from taer.memory import Everything
@@ -109,7 +108,10 @@ def test_documents_say_what_the_cards_say():
 def test_the_filler_writes_into_a_table_what_the_cards_say():
     table = "| head | A_T | old scores move | ONNX |\n| --- | ---: | --- | --- |\n| `ucir` | 1.0 | ? | ? |\n"
     assert filler().with_facts(table, HEADS).splitlines()[2] == "| `ucir` | 1.0 | yes | no |"
-    assert f"| `finetune`, `joint` | {GROUPS['bound']} |  |" in filler().heads_table(HEADS)
+    table = filler().heads_table(HEADS)
+    assert re.search(r"^\| `taer` \| .*\| yes \|$", table, re.M)
+    assert re.search(r"^\| `joint` \| .*\|  \|$", table, re.M)
+    assert f"| the zoo | {len(HEADS) - len(CORE)} more" in table
 
 
 def test_the_filler_keeps_what_was_not_measured_only_if_told_so():
@@ -121,20 +123,37 @@ def test_the_filler_keeps_what_was_not_measured_only_if_told_so():
 
 def test_methods_shows_the_cards(cli):
     _, out, _ = cli("methods", "--all")
+    assert max(map(len, out.splitlines())) <= 100
     zoo = [name for name in HEADS if name not in CORE]
     assert described(out) == [*CORE, *zoo]
-    assert (
-        "exemplars: none; old scores move: never; forgets a class exactly: yes; unlearns samples, merges: yes; "
-        "few examples: yes; ONNX: yes" in out
-    )
+    assert re.search(r"^  ncm +none +never +yes +yes +yes +yes$", out, re.M)
+    assert "Task-aware experience replay: only the columns of the current task move." in out
+    assert "memory_size=200" not in out
+
+
+def test_methods_shows_parameters_if_asked(cli):
+    _, out, _ = cli("methods", "--long", "--all")
+    assert max(map(len, out.splitlines())) <= 100
+    assert "memory_size=200" in out
     # one name may mean something else in another head
     assert re.search(r"^  alpha +weight of the stored logits \(derpp\)$", out, re.M)
     assert re.search(r"^  alpha +weight of the distillation \(threshold-moving\)$", out, re.M)
+    assert re.search(r"^    forgets a class exactly: with `forgettable=True`", out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("tear", "taer"), ("baies", "bayes"), ("gauss-frosen", "gauss-frozen")]
+)
+def test_a_typo_in_a_method_is_answered_with_what_was_meant(cli, file, typed, meant):
+    code, _, err = cli("fit", file, "--method", typed, "--out", "head")
+    assert code == 2
+    assert f"unknown method '{typed}'; did you mean {meant}" in err
+    assert "icarl" not in err
 
 
 def described(out):
-    """The heads that ``taer methods`` describes; each has a line that says what it is."""
-    return re.findall(r"^  ([a-z-]+) {2,}\S.*\n +exemplars: ", out, re.M)
+    """The heads that ``taer methods`` describes, each in a row of its table."""
+    return re.findall(r"^  ([a-z-]+) +(?:none|all|memory_size) +(?:never|yes) ", out, re.M)
 
 
 def test_methods_folds_the_zoo(cli):

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from taer.cli import audit, diagnose, extract, info, models, paper, predict, report, run, serve, teach  # noqa: F401  (each registers its commands)
+from taer.cli import audit, corrections, diagnose, extract, info, models, paper, predict, report, run, serve, teach  # noqa: F401  (each registers its commands)
 from taer.cli.app import app
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.app import app
-from taer.cli.models import Features, Model, as_known
+from taer.cli.examples import (
+    BackboneOption,
+    ExamplesArgument,
+    LabelColumn,
+    Reading,
+    SplitColumn,
+    TestFraction,
+    TextColumn,
+    Weights,
+    read_examples,
+)
+from taer.cli.models import Model, as_known
 from taer.cli.progress import stage
 
 if TYPE_CHECKING:
@@ -29,61 +41,72 @@ class Format(StrEnum):
 @app.command()
 def diagnose(
     model: Model,
-    features: Features,
+    examples: ExamplesArgument,
     top: Annotated[int, typer.Option(help="Number of rows in each table.", min=1)] = 10,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.text,
     figure: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .pdf or .png.")] = None,
+    backbone: BackboneOption = None,
+    weights: Weights = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    test_fraction: TestFraction = None,
 ) -> None:
     """Show confused classes, weak classes and likely label errors.
 
-    Confusions and weak classes are found on the test samples of a feature file, likely label errors in both parts.
-    Training samples are predicted by copies of the head that were not trained on them.
+    Confusions and weak classes are found on the test samples or, if there are none, on the training samples; likely
+    label errors in both. Training samples are predicted by copies of the head that were not trained on them.
     """
     import numpy as np
 
-    from taer.features import load_features
-    from taer.features.files import read_inputs
     from taer.persist.diagnosis import diagnose as look
     from taer.persist.save import load
 
-    head, data = load(model), load_features(features)
-    head.check_origin(data.origin)
+    head = load(model)
+    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
+    read = read_examples(examples, head, how)
+    data = read.data
     names = as_known(np.array(data.classes), head)
     per_class = np.bincount(data.train_y, minlength=len(names))
-    found = look(head, data.test_x, names[data.test_y])
-    suspects = _suspects(found, "test", read_inputs(features, "test", len(data.test_y)), top)
+    tested = look(head, data.test_x, names[data.test_y]) if len(data.test_y) else None
+    learned = None
     if (folds := min(_FOLDS, int(per_class.max()))) > 1:
         with stage(f"checking {len(data.train_y):,} training samples in {folds} folds"):
             learned = look(head, data.train_x, names[data.train_y], folds=folds)
-        suspects = _suspects(learned, "train", read_inputs(features, "train", len(data.train_y)), top) + suspects
-    examples = dict(zip(names.tolist(), per_class.tolist(), strict=True))
+    found = tested or learned
+    if found is None:
+        raise ValueError(f"{examples}: nothing to compare: no test part, and no class with two samples")
+    suspects = _suspects(learned, "train", read.train, top) + _suspects(tested, "test", read.test, top)
+    counts = dict(zip(names.tolist(), per_class.tolist(), strict=True))
     if figure is not None:
         from taer.report.diagnosis import draw_diagnosis
 
-        draw_diagnosis(found, examples, figure)
+        draw_diagnosis(found, counts, figure)
     tables = {
         "confused": [asdict(pair) for pair in found.confused()[:top]],
-        "need more examples": [asdict(each) | {"examples": examples[each.label]} for each in found.weak()[:top]],
+        "need more examples": [asdict(each) | {"examples": counts[each.label]} for each in found.weak()[:top]],
         "likely mislabeled": suspects,
     }
     if format is Format.json:
         summary = {"samples": found.samples, "accuracy": found.accuracy, "unknown": found.unknown}
         print(json.dumps(summary | tables, ensure_ascii=False))
     else:
-        _print_tables(found, tables)
+        _print_tables(found, "test" if tested else "training", tables)
 
 
-def _suspects(found: Diagnosis, part: str, inputs: list[str], top: int) -> list[dict[str, Any]]:
+def _suspects(found: Diagnosis | None, part: str, inputs: Sequence[str], top: int) -> list[dict[str, Any]]:
+    if found is None:
+        return []
     return [asdict(suspect) | {"part": part, "input": inputs[suspect.row]} for suspect in found.suspects[:top]]
 
 
-def _print_tables(found: Diagnosis, tables: dict[str, list[dict[str, Any]]]) -> None:
+def _print_tables(found: Diagnosis, part: str, tables: dict[str, list[dict[str, Any]]]) -> None:
     others = f"; {found.unknown} are of classes it does not know" if found.unknown else ""
     print(
-        f"accuracy on {found.samples} test samples of {len(found.labels)} classes {100 * found.accuracy:.2f} %{others}"
+        f"accuracy on {found.samples} {part} samples of {len(found.labels)} classes {100 * found.accuracy:.2f} %{others}"
     )
     titles = {
-        "confused": "Most confused, in the test part",
+        "confused": f"Most confused, in the {part} part",
         "need more examples": "Below average, so more examples would help",
         "likely mislabeled": "Likely mislabeled: the lowest probabilities of their own label",
     }
@@ -101,7 +124,7 @@ def _print_tables(found: Diagnosis, tables: dict[str, list[dict[str, Any]]]) -> 
 def _columns(name: str) -> tuple[str, ...]:
     return {
         "confused": ("label", "taken for", "samples", "of the class"),
-        "need more examples": ("label", "accuracy", "test samples", "training examples"),
+        "need more examples": ("label", "accuracy", "samples", "training examples"),
         "likely mislabeled": ("input", "part", "label", "looks like", "probability of its label"),
     }[name]
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from taer.cli.app import app
+from taer.cli.examples import LabelColumn, SplitColumn, TestFraction, TextColumn
 from taer.cli.parameters import with_options
+from taer.cli.progress import counting
 from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
+
+if TYPE_CHECKING:
+    from taer.features import FeatureSet
 
 
 @app.command()
@@ -34,16 +39,18 @@ def extract(
     weights: Annotated[
         Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")
     ] = None,
-    test_fraction: Annotated[
-        float | None, typer.Option(help="Fraction of each class set aside for test, when there is no split.")
-    ] = None,
-    text_column: Annotated[str | None, typer.Option(help="Column with the texts [default: text].")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column with the labels [default: label].")] = None,
-    split_column: Annotated[str | None, typer.Option(help="Column with the values 'train' and 'test'.")] = None,
+    test_fraction: TestFraction = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip items that cannot be read, and count them.")
     ] = False,
     half: Annotated[bool, typer.Option("--half", help="Compute in half precision (needs a GPU).")] = False,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Keep what OUT has, and compute only items that are new, by their content."),
+    ] = False,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
 ) -> None:
@@ -51,34 +58,15 @@ def extract(
 
     If the command is interrupted, run it again: it continues where it stopped.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from taer.features.extraction import extract as run
 
-    computed = False
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with where(engine, address), Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("reading the data", total=None, rate="")
+    computed: int | None = None  # items to compute; None if everything is there
+    with where(engine, address), counting("extracting", lambda: workers_alive(per_device=True)) as show:
 
-        def show(done: int, total: int) -> None:
+        def tell(done: int, total: int) -> None:
             nonlocal computed
-            if not computed:  # the speed of an earlier run is not known
-                bar.reset(task, total=total, completed=done)
-                computed = True
-            speed = bar.tasks[0].speed
-            bar.update(
-                task,
-                completed=done,
-                rate=f"{speed:.1f}/s" if speed else "",
-                description=f"extracting{workers_alive(per_device=True)}",
-            )
+            computed = total
+            show(done, total)
 
         try:
             features = run(
@@ -93,18 +81,25 @@ def extract(
                 split_column=split_column,
                 skip_bad=skip_bad,
                 half=half,
-                progress=show,
+                append=append,
+                progress=tell,
             )
         except ValueError as error:
             raise ValueError(with_options(str(error))) from None
-        bar.remove_task(task)
+    print(f"{out}: {_sizes(features)}{_done(append, computed)}")
+
+
+def _sizes(features: FeatureSet) -> str:
     skipped = int(features.meta.get("skipped", 0))
     sizes = f"{len(features.train_x)} train, {len(features.test_x)} test, {len(features.classes)} classes"
-    print(
-        f"{out}: {sizes if features.classes else f'{len(features.test_x)} without labels'}, {features.n_features} features"
-        + (f", {skipped} unreadable left out" if skipped else "")
-        + ("" if computed else " (already there, nothing to do)")
-    )
+    sizes = sizes if features.classes else f"{len(features.test_x)} without labels"
+    return f"{sizes}, {features.n_features} features" + (f", {skipped} unreadable left out" if skipped else "")
+
+
+def _done(append: bool, computed: int | None) -> str:
+    if computed is None:
+        return " (already there, nothing to do)"
+    return f" ({computed} extracted now)" if append else ""
 
 
 @app.command()

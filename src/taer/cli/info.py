@@ -8,29 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.app import app
+from taer.cli.wording import counted
+from taer.files import format_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from taer.features import FeatureSet
+    from taer.heads import Head
     from taer.rows import Rows
 
 
 @app.command()
 def info(
     file: Annotated[
-        str | None, typer.Argument(help="A feature file, a folder of shards, a URL, or a saved head.")
+        str | None, typer.Argument(help="A feature file, a folder of shards, a URL, a saved head or pipeline.")
     ] = None,
 ) -> None:
-    """Describe a feature file or a saved head."""
+    """Describe a feature file, a saved head or a saved pipeline."""
     import numpy as np
 
     from taer.features import load_features
-    from taer.persist.save import is_head
     from taer.rows import row_chunks
 
-    if file is not None and Path(file).is_file() and is_head(file):
-        _print_described(_describe_head(Path(file)))
+    if file is not None and (described := _described(Path(file))):
+        _print_described(described)
         return
     data = load_features(file, labeled=False)
     norms, smallest = [], []
@@ -39,7 +41,7 @@ def info(
         X = samples[rows].astype(np.float32)
         norms.append(np.linalg.norm(X, axis=1))
         smallest.append(X.min())
-    described = {
+    shown = {
         "name": data.name,
         **(_parts(data) if data.classes else {"unlabeled samples": _size(data.test_x)}),
         "mean feature norm": f"{np.concatenate(norms).mean():.3f}",
@@ -47,7 +49,7 @@ def info(
         **data.meta,
         "fingerprint": data.fingerprint,
     }
-    _print_described(described)
+    _print_described(shown)
 
 
 def _parts(data: FeatureSet) -> dict[str, str]:
@@ -72,22 +74,35 @@ def _print_described(described: dict[str, Any]) -> None:
         print(f"{key:<20}{value}")
 
 
-def _describe_head(path: Path) -> dict[str, Any]:
-    """The lines that 'taer info' prints for a saved head."""
-    from taer.heads import name_of
-    from taer.persist.save import load
+def _described(path: Path) -> dict[str, Any] | None:
+    """The lines that 'taer info' prints for a saved head or pipeline; None for anything else."""
+    from taer.persist.pipelines import load
+    from taer.persist.save import PIPELINE, is_head
 
-    head = load(path)
+    if not path.is_file() or not (is_head(path) or format_of(path) == PIPELINE):
+        return None
+    saved = load(path)
+    size = {"size": f"{path.stat().st_size:,} bytes"}
+    if not hasattr(saved, "steps"):
+        return _describe_head(saved) | size
+    *before, (_, head) = saved.steps
+    return {f"step {name}": step for name, step in before} | _describe_head(head) | size
+
+
+def _describe_head(head: Head) -> dict[str, Any]:
+    from taer.heads import name_of
+
     params = ", ".join(f"{name}={value!r}" for name, value in head.get_params().items())
     tasks = [[str(label) for label, task in head.learning_order_ if task == t + 1] for t in range(head.n_tasks_)]
+    limit = getattr(head, "threshold_", None)
     return {
         "method": f"{name_of(type(head))} ({params})",
         "features": f"{head.n_features_in_} numbers per sample",
         **(origin._asdict() if (origin := getattr(head, "feature_origin_", None)) else {"backbone": "not known"}),
-        "classes": f"{len(head.classes_)} in {head.n_tasks_} tasks",
+        "classes": f"{len(head.classes_)} in {counted(head.n_tasks_, 'task')}",
         **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},
         "samples kept": len(getattr(head, "memory_", ())),
-        "size": f"{path.stat().st_size:,} bytes",
+        **({} if limit is None else {"novelty limit": f"{limit:.4g}: a sample above it is unknown"}),
     }
 
 

@@ -6,6 +6,7 @@ import csv
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -43,6 +44,28 @@ class Samples:
             yield Samples(self.names[rows], self.X[rows], None if self.truth is None else self.truth[rows])
 
 
+def backbone_of(head: Head) -> str:
+    """The backbone that a head remembers."""
+    remembered: Origin | None = getattr(head, "feature_origin_", None)
+    if remembered is None:
+        raise ValueError(
+            "the head does not know its backbone: the features it learned did not name one; say it with --backbone"
+        )
+    return remembered.backbone
+
+
+@contextmanager
+def where_it_is(*, remembered: bool) -> Iterator[None]:
+    """Inside, an error about a backbone names the options, and says if it is one that the head remembers."""
+    try:
+        yield
+    except ValueError as error:
+        message = with_options(str(error))
+        if remembered:
+            message = f"the head's backbone is not here ({message}); say where it is with --backbone or --weights"
+        raise ValueError(message) from None
+
+
 @dataclass(frozen=True)
 class Reader:
     """Turns inputs into features for a head. The backbone is loaded when the first input needs it."""
@@ -50,28 +73,15 @@ class Reader:
     head: Head
     backbone: str | None = None
     weights: Path | None = None
-    text_column: str = "text"
+    text_column: str | None = None  # "text", unless given
 
     @cached_property
     def extractor(self) -> Extractor:
         from taer.features.extractor import Extractor
 
-        remembered: Origin | None = getattr(self.head, "feature_origin_", None)
-        name = self.backbone or (remembered and remembered.backbone)
-        if name is None:
-            raise ValueError(
-                "the head does not know its backbone: the features it learned did not name one; say it with --backbone"
-            )
-        extractor = Extractor(name, weights=self.weights)
-        try:
+        extractor = Extractor(self.backbone or backbone_of(self.head), weights=self.weights)
+        with where_it_is(remembered=self.backbone is None):
             found = extractor.origin_
-        except ValueError as error:
-            message = with_options(str(error))
-            if self.backbone is None:
-                message = (
-                    f"the head's backbone is not here ({message}); say where it is with --backbone or --weights"
-                )
-            raise ValueError(message) from None
         self.head.check_origin(found)
         return extractor
 
@@ -113,35 +123,49 @@ class Reader:
 
     def _file(self, path: Path) -> Iterator[Samples]:
         from taer.features.sources.folder import is_image
-        from taer.features.sources.texts import column_names, read_columns
+        from taer.features.sources.texts import read_columns
 
         if is_image(path):
             yield from self._extracted("image", [(str(path), path)])
-        elif path.suffix in (".csv", ".parquet") and self.text_column in column_names(path):
-            texts = read_columns(path, [self.text_column])[self.text_column]
+        elif column := self.column_of_texts(path):
+            texts = read_columns(path, [column])[column]
             rows = [(f"{path} row {number}", text) for number, text in enumerate(texts, 1)]
             yield from self._extracted("text", rows)
         else:
             yield read_features(path, self.head)
 
+    def column_of_texts(self, path: Path) -> str | None:
+        """The column of a table with the texts; None if the file is not a table of texts."""
+        from taer.features.sources.texts import check_columns, column_names
+
+        if path.suffix not in (".csv", ".parquet"):
+            return None
+        names = column_names(path)
+        if self.text_column is not None:
+            check_columns(path, names, [self.text_column])
+        return self.text_column or ("text" if "text" in names else None)
+
+    def check_kind(self, kind: str, name: str) -> None:
+        """Raise if the backbone of the head reads something else."""
+        if kind != self.extractor.kind:
+            raise ValueError(f"{name}: the head reads {self.extractor.kind}s, and this is of {kind}s")
+
     def _extracted(self, kind: str, items: Iterable[tuple[str, Any]]) -> Iterator[Samples]:
         """Features of named images or texts."""
         items = iter(items)
         while batch := list(islice(items, _ITEMS)):
-            if kind != self.extractor.kind:
+            if kind == "text" and kind != self.extractor.kind and batch[0][0] == batch[0][1]:
                 raise ValueError(
                     f"{batch[0][0]!r}: neither a file nor a folder, and the head reads {self.extractor.kind}s"
-                    if kind == "text" and batch[0][0] == batch[0][1]
-                    else f"{batch[0][0]}: the head reads {self.extractor.kind}s, and this is of {kind}s"
                 )
+            self.check_kind(kind, batch[0][0])
             yield Samples([name for name, _ in batch], self.extractor.transform([item for _, item in batch]))
 
 
 def read_features(path: Path, head: Head) -> Samples:
     """The test samples of a feature file, or the rows of a matrix. Features of another backbone raise an error."""
-    import numpy as np
-
     from taer.features import load_features
+    from taer.features.arrays import open_npy
     from taer.features.files import read_inputs
 
     if not path.exists():
@@ -150,10 +174,7 @@ def read_features(path: Path, head: Head) -> Samples:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             return _numbers(str(path), lines)
     if path.suffix == ".npy":
-        try:
-            X = np.load(path, allow_pickle=False, mmap_mode="r")
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{path}: not rows of numbers ({error})") from None
+        X = open_npy(path)
         return Samples([f"{path} row {row + 1}" for row in range(len(X))], X)
     if not path.is_dir() and path.suffix not in _FEATURES:
         raise ValueError(
@@ -161,6 +182,8 @@ def read_features(path: Path, head: Head) -> Samples:
         )
     data = load_features(path, labeled=False)
     head.check_origin(data.origin)
+    if not len(data.test_y):
+        raise ValueError(f"{path}: has no test samples to predict, only training samples")
     truth = [data.classes[label] for label in data.test_y] if data.classes else None
     return Samples(read_inputs(path, "test", len(data.test_y)), data.test_x, truth)
 
@@ -170,13 +193,13 @@ def _numbers(name: str, lines: Iterable[str]) -> Samples:
     import numpy as np
 
     rows = [row for row in csv.reader(lines) if row]
-    if rows and not _is_number(rows[0][0]):
-        del rows[0]
+    header = rows.pop(0) if rows and not _is_number(rows[0][0]) else []
     try:
         X = np.array(rows, np.float32)
     except ValueError as error:
         raise ValueError(
-            f"{name}: not rows of numbers ({error}), and a table of texts has them in a column 'text' (--text-column)"
+            f"{name}: no column text, and not rows of numbers ({error}); name the column of the texts with --text-column "
+            f"(it has {', '.join(header) or 'no header'})"
         ) from None
     if X.ndim != 2:
         raise ValueError(f"{name}: not rows of numbers: there are none")

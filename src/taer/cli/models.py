@@ -1,4 +1,4 @@
-"""Teaching and correcting a saved head: ``taer fit``, ``learn``, ``unlearn``, ``merge``, ``forget``, ``rename``."""
+"""Teaching a saved head: ``taer fit`` and ``taer learn``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.app import app
+from taer.cli.examples import (
+    BackboneOption,
+    ExamplesArgument,
+    LabelColumn,
+    Reading,
+    SplitColumn,
+    TestFraction,
+    TextColumn,
+    Weights,
+    read_examples,
+)
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
 from taer.cli.progress import stage
+from taer.cli.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +33,6 @@ if TYPE_CHECKING:
     from taer.rows import Rows
 
 Model = Annotated[Path, typer.Argument(help="A saved head.")]
-Features = Annotated[str, typer.Argument(help="A feature file, a folder of shards, or the URL of one (s3://…).")]
 Classes = Annotated[
     str | None,
     typer.Option(
@@ -35,7 +46,7 @@ Out = Annotated[Path | None, typer.Option(help="Where to save the head. [default
 
 @app.command()
 def fit(
-    features: Features,
+    examples: ExamplesArgument,
     out: Annotated[Path, typer.Option(help="Where to save the head. An existing head is replaced.")],
     method: Annotated[
         str, typer.Option(help="Name of a head (see 'taer methods'), or module:Class for your own.")
@@ -54,111 +65,56 @@ def fit(
     false_alarms: Annotated[
         float, typer.Option(help="Fraction of samples of known classes that --unknown may reject.")
     ] = 0.05,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="Backbone for a table or a folder; see 'taer backbones'. "
+            "[default: minilm for texts, efficientnet-lite0 for images]"
+        ),
+    ] = None,
+    weights: Weights = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    test_fraction: TestFraction = None,
 ) -> None:
     """Create a head and teach it its first classes.
 
-    The training samples of the feature file are the first task.
+    The first task is all examples, without those of a test part. If there is one, the accuracy on it is printed.
     """
-    from taer.features import load_features
-
     head = find_method(method)()  # a wrong name is reported before the file is read
     check_replaceable(out, by_head=True)
     params = parameters([method], {}, set_ or [])[method]
     head.set_params(**{"random_state": seed, **params})
     if not 0 < false_alarms < 1:
         raise ValueError(f"--false-alarms must be above 0 and below 1, got {false_alarms:g}")
-    _learn(head, load_features(features), classes, out, unknown, false_alarms)
+    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
+    _learn(head, read_examples(examples, head, how).data, classes, out, unknown, false_alarms)
 
 
 @app.command()
 def learn(
     model: Model,
-    features: Features,
+    examples: ExamplesArgument,
     classes: Classes = None,
     out: Out = None,
+    backbone: BackboneOption = None,
+    weights: Weights = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    test_fraction: TestFraction = None,
 ) -> None:
     """Teach a saved head more classes or samples.
 
-    The training samples of the feature file are the next task.
+    The next task is all examples, without those of a test part. If there is one, the accuracy on it is printed.
     """
-    from taer.features import load_features
     from taer.persist.save import load
 
     head = load(model)
     check_replaceable(out or model, by_head=True)
-    _learn(head, load_features(features), classes, out or model)
-
-
-@app.command()
-def forget(model: Model, label: Annotated[str, typer.Argument(help="Class to remove.")], out: Out = None) -> None:
-    """Remove a class, with its weights, statistics and samples."""
-    from taer.persist.save import load
-
-    head = load(model)
-    head.forget(_label(label, head))
-    _save(head, out or model, f"{label} is forgotten")
-
-
-@app.command()
-def unlearn(model: Model, features: Features, classes: Classes = None, out: Out = None) -> None:
-    """Remove samples from a saved head, as if never learned.
-
-    They are the training samples of the feature file.
-    """
-    from taer.features import load_features
-    from taer.persist.save import load
-
-    head = load(model)
-    X, labels = _training_part(load_features(features), classes, head)
-    known = len(head.classes_)
-    head.unlearn(X, labels)
-    gone = f", {known - len(head.classes_)} without samples forgotten" if known > len(head.classes_) else ""
-    _save(head, out or model, f"{len(labels)} samples are taken back{gone}")
-
-
-@app.command()
-def merge(
-    model: Model,
-    other: Annotated[Path, typer.Argument(help="Another saved head of the same method.")],
-    out: Annotated[Path, typer.Option(help="Where to save the merged head. An existing head is replaced.")],
-    base: Annotated[
-        Path | None,
-        typer.Option(help="The head that both are copies of. Its samples are then counted once, not twice."),
-    ] = None,
-) -> None:
-    """Merge two heads into one that has learned all samples."""
-    from taer.persist.save import load
-
-    head = load(model).merge(load(other), None if base is None else load(base))
-    _save(head, out, f"{model} and {other} are merged")
-
-
-@app.command()
-def rename(
-    model: Model,
-    old: Annotated[str, typer.Argument(help="Current name of the class.")],
-    new: Annotated[str, typer.Argument(help="New name of the class.")],
-    out: Out = None,
-) -> None:
-    """Rename a class of a saved head."""
-    from taer.persist.save import load
-
-    head = load(model)
-    head.rename(_label(old, head), _label(new, head))
-    _save(head, out or model, f"{old} is called {new}")
-
-
-def _save(head: Head, out: Path, done: str) -> None:
-    check_replaceable(out, by_head=True)
-    head.save(out)
-    print(f"{out}: {done}; {len(head.classes_)} classes")
-
-
-def _label(name: str, head: Head) -> Any:
-    """The label in the type of the head's labels."""
-    import numpy as np
-
-    return as_known(np.array([name]), head)[0].item()
+    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
+    _learn(head, read_examples(examples, head, how).data, classes, out or model)
 
 
 def check_replaceable(out: Path, *, by_head: bool) -> None:
@@ -184,11 +140,11 @@ def _learn(
     from taer.heads.few import collected
     from taer.rows import select
 
-    X, labels = _training_part(data, classes, head)
+    X, labels = training_part(data, classes, head)
     names = np.array(data.classes)
-    head.check_origin(data.origin)
-    n_classes, had_threshold = len(np.unique(labels)), hasattr(head, "threshold_")
-    with stage(f"learning {len(labels):,} samples of {n_classes} classes"), collected() as warned:
+    samples = f"{counted(len(labels), 'sample')} of {counted(len(np.unique(labels)), 'class', 'es')}"
+    had_threshold = hasattr(head, "threshold_")
+    with stage(f"learning {samples}"), collected() as warned:
         head.partial_fit(X, labels)
         if unknown is not None:
             _keep_threshold(head, X, labels, unknown, false_alarms)
@@ -204,7 +160,7 @@ def _learn(
             file=sys.stderr,
         )
     known = np.isin(names[data.test_y], head.classes_.astype(str))
-    learned = f"{out}: {len(labels)} samples of {n_classes} classes learned as task {head.n_tasks_}"
+    learned = f"{out}: {samples} learned as task {head.n_tasks_}"
     if known.any():
         test = select(data.test_x, np.flatnonzero(known))
         with stage(f"measuring on {len(test):,} test samples"):
@@ -238,7 +194,7 @@ def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_
     head.threshold_ = trial.novelty_threshold(select(X, of_class), false_alarms)
 
 
-def _training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
+def training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
     """Training samples of the classes that the user chose, with labels in the type of the head's labels."""
     import numpy as np
 

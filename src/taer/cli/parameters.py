@@ -67,7 +67,7 @@ def _value(text: str) -> Any:
 def with_options(message: str) -> str:
     """An error message of ``taer.extract`` or ``taer.Extractor`` with options in place of parameters."""
     parameters = (
-        r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad|half)=(\w+(?:\.\d+)?)"
+        r"\b(root|weights|test_fraction|text_column|label_column|split_column|skip_bad|append|half)=(\w+(?:\.\d+)?)"
     )
     return re.sub(
         parameters,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from textwrap import fill
@@ -294,30 +293,25 @@ def _print_summary(
 @app.command()
 def methods(
     all_: Annotated[bool, typer.Option("--all", help="Also describe the heads of the zoo.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Also the parameters of each head.")] = False,
 ) -> None:
-    """List the heads with their properties and parameters.
+    """List the heads with their properties.
 
     The core's heads come first. The zoo's are published methods and experiments, here to be compared with.
     """
-    from taer.heads import HEADS
+    from taer.cli.methods import print_heads, print_parameters
 
     core, own, zoo = _shelves()
     unfolded = {"Heads to choose from": core, "Heads of your own": own, **(_by_group(zoo) if all_ else {})}
-    width = max(len(name) for heads in unfolded.values() for name in heads) + 2
     for title, heads in unfolded.items():
-        _print_heads(title, heads, width)
+        print_heads(title, heads, long=long)
     if not all_:
-        print(
-            fill(f"The zoo ('taer methods --all'), {len(zoo)} more to compare with: {', '.join(zoo)}", 100) + "\n"
-        )
-    print("What the parameters mean:\n")
-    helps: dict[str, dict[str, list[str]]] = {}
-    for name in HEADS if all_ else [*core, *own]:
-        for item in fields(HEADS[name]):
-            helps.setdefault(item.name, {}).setdefault(item.metadata["help"], []).append(name)
-    for parameter, texts in sorted(helps.items()):
-        for text, names in texts.items():
-            print(f"  {parameter:<20}{text}" + (f" ({', '.join(names)})" if len(texts) > 1 else ""))
+        more = f"The zoo ('taer methods --all'), {len(zoo)} more to compare with: {', '.join(zoo)}"
+        print(fill(more, 100) + "\n")
+    if long:
+        print_parameters(head for heads in unfolded.values() for head in heads.values())
+    else:
+        print("'taer methods --long' also lists the parameters of each head.")
 
 
 def _shelves() -> tuple[dict[str, type[Head]], dict[str, type[Head]], dict[str, type[Head]]]:
@@ -337,12 +331,3 @@ def _by_group(zoo: dict[str, type[Head]]) -> dict[str, dict[str, type[Head]]]:
     for name, head in zoo.items():
         groups.setdefault(f"The zoo: {GROUPS[head.card.group]}", {})[name] = head
     return groups
-
-
-def _print_heads(title: str, heads: dict[str, type[Head]], width: int) -> None:
-    if heads:
-        print(f"{title}:\n")
-    for name, head in heads.items():
-        print(f"  {name:<{width}}{(head.__doc__ or '').strip().splitlines()[0]}")
-        print(" " * (width + 2) + "; ".join(f"{fact}: {value}" for fact, value in head.card.facts().items()))
-        print(" " * (width + 2) + ", ".join(f"{item.name}={item.default!r}" for item in fields(head)) + "\n")

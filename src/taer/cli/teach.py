@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.app import app
+from taer.cli.wording import counted
 
 if TYPE_CHECKING:
     from taer.client import Client
@@ -51,8 +52,8 @@ def teach(
             raise ValueError(
                 f"{url}: {error} ({added} examples were added before and wait to be learned)"
             ) from None
-    taught = f"{_counted(added, 'example')} of {_counted(len(labels), 'class', 'es')}"
-    print(f"version {version['version']}: {taught}; {_counted(version['classes'], 'class', 'es')} in all")
+    taught = f"{counted(added, 'example')} of {counted(len(labels), 'class', 'es')}"
+    print(f"version {version['version']}: {taught}; {counted(version['classes'], 'class', 'es')} in all")
 
 
 def _reader(path: Path) -> Callable[[Client], Iterator[_Request]]:
@@ -98,7 +99,3 @@ def _of_each(
                 some = []
             some.append(item)
         yield label, {kind: some}
-
-
-def _counted(number: int, noun: str, ending: str = "s") -> str:
-    return f"{number} {noun}{ending * (number != 1)}"

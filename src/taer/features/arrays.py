@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taer.containers import by_position
-from taer.extras import require
+from taer.extras import reason, require
 from taer.features.files import save_feature_file
+from taer.features.limits import check_unpacked
+from taer.features.parquet import open_parquet, read_table
 from taer.features.set import FeatureSet
 
 _NAMES = ("X_train", "y_train", "X_test", "y_test")
@@ -20,8 +24,8 @@ _NAMES = ("X_train", "y_train", "X_test", "y_test")
 def features_from_arrays(
     X_train: ArrayLike,
     y_train: ArrayLike,
-    X_test: ArrayLike,
-    y_test: ArrayLike,
+    X_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     name: str = "features",
@@ -30,7 +34,8 @@ def features_from_arrays(
 ) -> FeatureSet:
     """Make a feature set from arrays, and write it to the feature file ``out`` if given.
 
-    Labels may be names or numbers. The sorted labels become the names of the classes.
+    Labels may be names or numbers. The sorted labels become the names of the classes. Without test samples the test
+    part is empty.
 
     Examples
     --------
@@ -40,7 +45,12 @@ def features_from_arrays(
     >>> pets.classes, pets.train_y.tolist(), pets.test_y.tolist()
     (('cat', 'dog'), [0, 1, 0, 1], [1, 0])
     """
-    train_labels, test_labels = _labels(y_train, "y_train"), _labels(y_test, "y_test")
+    train_x, train_labels = _floating(X_train), _labels(y_train, "y_train")
+    if X_test is None and y_test is None:
+        X_test, y_test = train_x[:0], train_labels[:0]
+    elif X_test is None or y_test is None:
+        raise ValueError(f"{name}: X_test and y_test are given together, or neither")
+    test_labels = _labels(y_test, "y_test")
     for which, labels in (("y_train", train_labels), ("y_test", test_labels)):
         if labels.ndim != 1 or labels.dtype == object:
             raise ValueError(
@@ -50,7 +60,7 @@ def features_from_arrays(
     if unknown := sorted(set(np.unique(test_labels).tolist()) - set(classes.tolist())):
         raise ValueError(f"{name}: test labels that the training part lacks: {unknown[:5]}")
     features = FeatureSet(
-        _floating(X_train),
+        train_x,
         train_ids.astype(np.int64),
         _floating(X_test),
         np.searchsorted(classes, test_labels).astype(np.int64),
@@ -64,51 +74,82 @@ def features_from_arrays(
 
 
 def read_npz(path: Path) -> FeatureSet:
-    """``X_train, y_train, X_test, y_test`` in one file."""
+    """``X_train, y_train`` and, if there is a test part, ``X_test, y_test`` in one file."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            _check_arrays(path, archive)
         with np.load(path, allow_pickle=False) as file:
-            if missing := [key for key in _NAMES if key not in file]:
-                raise ValueError(f"{path}: lacks {', '.join(missing)}")
-            arrays = [file[key] for key in _NAMES]
+            names = _present(path, [key for key in _NAMES if key in file])
+            arrays = [file[key] for key in names]
     except Exception as error:  # numpy and zipfile raise many types for damaged archives
         if str(path) in str(error):
             raise
-        raise ValueError(f"{path}: not a readable .npz file, or truncated ({error})") from None
+        raise ValueError(f"{path}: not a readable .npz file, or truncated ({reason(error)})") from None
     return features_from_arrays(*arrays, name=path.stem)
 
 
+def _present(place: Path, names: list[str], suffix: str = "") -> list[str]:
+    """The names of the arrays that are there, checked: the test part may be missing, but not half of it."""
+    wanted = _NAMES if {"X_test", "y_test"} & set(names) else _NAMES[:2]
+    if missing := [f"{name}{suffix}" for name in wanted if name not in names]:
+        raise ValueError(
+            f"{place}: lacks {', '.join(missing)}; expected {', '.join(f'{name}{suffix}' for name in _NAMES)}, "
+            "the last two only if there is a test part"
+        )
+    return list(wanted)
+
+
+def _check_arrays(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raise if the arrays of an archive are larger in memory than their bytes, or far larger than the archive."""
+    total = 0
+    for member in archive.infolist():
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(
+                "compressed in a way that numpy does not write"
+            )  # and that zipfile unpacks all at once
+        with archive.open(member) as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file)
+        size = math.prod(shape) * dtype.itemsize
+        if size > member.file_size:
+            raise ValueError(f"{member.filename} claims {size:,} bytes and has {member.file_size:,}")
+        total += size
+    check_unpacked(path, total)
+
+
+def open_npy(path: Path) -> np.ndarray:
+    """The array in a ``.npy`` file, memory-mapped."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # a header that is no Python raises whatever its parser does
+        raise ValueError(f"{path}: not a readable .npy file ({reason(error)})") from None
+
+
 def read_npy(path: Path) -> FeatureSet:
-    """A folder with ``X_train.npy, y_train.npy, X_test.npy, y_test.npy``; features are memory-mapped."""
+    """A folder with ``X_train.npy, y_train.npy`` and, if there is a test part, ``X_test.npy, y_test.npy``."""
     folder = path if path.is_dir() else path.parent
-    arrays = []
-    for name in _NAMES:
-        file = folder / f"{name}.npy"
-        if not file.is_file():
-            raise ValueError(f"{folder}: lacks {file.name}; expected {', '.join(f'{key}.npy' for key in _NAMES)}")
-        try:
-            arrays.append(np.load(file, mmap_mode="r", allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
-            raise ValueError(f"{file}: not a readable .npy file ({error})") from None
+    here = [name for name in _NAMES if (folder / f"{name}.npy").is_file()]
+    arrays = [open_npy(folder / f"{name}.npy") for name in _present(folder, here, ".npy")]
     return features_from_arrays(*arrays, name=folder.resolve().name)
 
 
 def read_parquet(path: Path) -> FeatureSet:
-    """Columns ``embedding`` (lists of equal length), ``label``, and ``split`` (``train`` or ``test``)."""
-    parquet = require("pyarrow.parquet", "text")
-    try:
-        file = parquet.ParquetFile(path)
-    except Exception as error:  # pyarrow has many error types
-        raise ValueError(f"{path}: not a readable Parquet file ({error})") from None
-    wanted = ("embedding", "label", "split")
-    if missing := [name for name in wanted if name not in file.schema_arrow.names]:
+    """Columns ``embedding`` (lists of equal length), ``label`` and, if given, ``split`` (``train`` or ``test``).
+
+    Without a split all rows are for training.
+    """
+    file = open_parquet(path)
+    names = file.schema_arrow.names
+    if missing := [name for name in ("embedding", "label") if name not in names]:
         raise ValueError(
-            f"{path}: no column {', '.join(missing)}; a feature table has {', '.join(wanted)}, "
-            f"this one has {', '.join(file.schema_arrow.names)}"
+            f"{path}: no column {', '.join(missing)}; a feature table has embedding, label and perhaps split, "
+            f"this one has {', '.join(names)}"
         )
     _check_vectors(path, file.schema_arrow.field("embedding").type)
-    table = file.read(list(wanted))
+    table = read_table(path, ["embedding", "label", *(["split"] if "split" in names else [])])
     labels = np.array(table["label"].to_pylist())
-    splits = np.array(table["split"].to_pylist())
+    splits = np.array(table["split"].to_pylist() if "split" in names else ["train"] * len(labels))
     column = table["embedding"].combine_chunks()
     values = np.asarray(column.flatten())
     lengths = np.asarray(column.value_lengths()) if hasattr(column, "value_lengths") else None
@@ -122,7 +163,8 @@ def read_parquet(path: Path) -> FeatureSet:
     if strange := sorted(map(str, set(splits.tolist()) - {"train", "test"})):
         raise ValueError(f"{path}: split must say train or test, got {', '.join(strange[:5])}")
     vectors, train = values.reshape(len(column), width), splits == "train"
-    return features_from_arrays(vectors[train], labels[train], vectors[~train], labels[~train], name=path.stem)
+    test = () if train.all() else (vectors[~train], labels[~train])
+    return features_from_arrays(vectors[train], labels[train], *test, name=path.stem)
 
 
 def _check_vectors(path: Path, kind: Any) -> None:

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
 import zipfile
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from taer import __version__
-from taer.extras import reason
-from taer.features.backbones import Backbone, find_backbone
-from taer.features.files import inputs_tensor, read_feature_file, read_header, write_feature_file
+from taer.features.append import Earlier, Finished, write_parts
+from taer.features.backbones import find_backbone
+from taer.features.encoding import Here, OnCluster, chunks_of
+from taer.features.files import read_feature_file, read_header
 from taer.features.set import FeatureSet
-from taer.features.sources import Part, Source, open_source
+from taer.features.sources import Source, open_source
 from taer.files import written_whole
-from taer.parallel import Shared, device_share, on_cluster, sharing
-from taer.threads import cores
-
-CHUNK = 256  # items per file of finished work; a kill loses at most these
-_AHEAD = 4  # batches decoded in advance; more would only take memory
+from taer.parallel import on_cluster
 
 Progress = Callable[[int, int], None]
 
@@ -50,6 +42,7 @@ def extract(
     split_column: str | None = None,
     skip_bad: bool = False,
     half: bool = False,
+    append: bool = False,
     progress: Progress | None = None,
 ) -> FeatureSet:
     """Run a frozen backbone over a data set once and store its features in one file.
@@ -83,6 +76,9 @@ def extract(
     half
         Compute in half precision (float16), on a GPU. The last digits of the features differ, so the file's header
         records it.
+    append
+        If ``out`` has features of this backbone, keep those of items that it knows by the hash of their content, and
+        compute only new ones: for a table or a folder of images that grew.
     progress
         Called as ``progress(done, total)`` during the extraction.
 
@@ -104,32 +100,35 @@ def extract(
     )
     model = find_backbone(backbone, data.kind, None if weights is None else Path(weights))
     preprocess = f"{model.preprocess}; half precision" if half else model.preprocess
-    fingerprint = _hash(data.digest, list(data.classes), model.name, model.weights, preprocess)
+    sizes = [len(data.train), len(data.test)]
+    fingerprint = _hash(data.digest, sizes, list(data.classes), model.name, model.weights, preprocess)
+    earlier = None
     if out.exists():
-        _check_finished(out, fingerprint, skip_bad)
-        return read_feature_file(str(out))
+        if not append or read_header(out).get("extraction") == fingerprint:
+            _check_finished(out, fingerprint, skip_bad)
+            return read_feature_file(str(out))
+        earlier = Earlier.open(out, model.origin._replace(preprocess=preprocess))
     out.parent.mkdir(parents=True, exist_ok=True)
     parts_folder = Path(f"{out}.parts")
-    workers: _Here | _OnCluster
+    todo = data if earlier is None else earlier.missing(data)
+    workers: Here | OnCluster
     if on_cluster():
-        workers = _OnCluster(data, model, backbone, weights, skip_bad, half)
+        workers = OnCluster(todo, model, backbone, weights, skip_bad, half)
     else:
-        workers = _Here(data, model, skip_bad, half)
-    job = _Job(data, parts_folder / _hash(fingerprint, workers.engine)[:16], skip_bad, progress)
+        workers = Here(todo, model, skip_bad, half)
+    job = _Job(todo, parts_folder / _hash(fingerprint, workers.engine, append)[:16], skip_bad, progress)
     job.run(workers)
-    job.assemble(
-        out,
-        {
-            "dataset": data.name,
-            "backbone": model.name,
-            "preprocess": preprocess,
-            "weights": model.weights,
-            "licence": data.license,
-            "engine": workers.engine,
-            "extraction": fingerprint,
-            "created": f"{datetime.now(UTC):%Y-%m-%d} by taer {__version__}",
-        },
-    )
+    meta = {
+        "dataset": data.name,
+        "backbone": model.name,
+        "preprocess": preprocess,
+        "weights": model.weights,
+        "licence": data.license,
+        "engine": workers.engine,
+        "extraction": fingerprint,
+        "created": f"{datetime.now(UTC):%Y-%m-%d} by taer {__version__}",
+    }
+    write_parts(out, meta, data, job.finished() if earlier is None else earlier.completed(data, job.finished()))
     shutil.rmtree(parts_folder)
     return read_feature_file(str(out))
 
@@ -140,24 +139,13 @@ def _check_finished(out: Path, fingerprint: str, skip_bad: bool) -> None:
     if meta.get("extraction") != fingerprint:
         raise ValueError(
             f"{out}: already holds other features ({meta.get('dataset')} by {meta.get('backbone')}); "
-            "remove it or choose another file"
+            "remove it or choose another file; if its items are among these, append=True adds what is new"
         )
     if meta["skipped"] != "0" and not skip_bad:
         raise ValueError(
             f"{out}: lacks {meta['skipped']} items that could not be read; "
             "accept that with skip_bad=True, or remove the file"
         )
-
-
-Chunk = tuple[str, range]  # a part and some of its rows
-
-
-class Encoded(NamedTuple):
-    """The features of a chunk, and the rows that could be read."""
-
-    chunk: Chunk
-    features: np.ndarray
-    rows: np.ndarray
 
 
 @dataclass
@@ -172,17 +160,13 @@ class _Job:
     def __post_init__(self) -> None:
         self.parts = {"train": self.data.train, "test": self.data.test}
         self.total = sum(map(len, self.parts.values()))
-        self.chunks: list[Chunk] = [
-            (name, rows)
-            for name, part in self.parts.items()
-            for rows in (range(start, min(start + CHUNK, len(part))) for start in range(0, len(part), CHUNK))
-        ]
+        self.chunks = chunks_of(self.data)
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, name: str, rows: range) -> Path:
         return self.folder / f"{name}-{rows.start:09}.npz"
 
-    def run(self, workers: _Here | _OnCluster) -> None:
+    def run(self, workers: Here | OnCluster) -> None:
         """Compute the chunks that are missing."""
         missing = [(name, rows) for name, rows in self.chunks if not self._finished(name, rows)]
         done = self.total - sum(len(rows) for _, rows in missing)
@@ -205,189 +189,25 @@ class _Job:
         with np.load(path) as chunk:
             return self.skip_bad or len(chunk["rows"]) == len(rows)
 
-    def assemble(self, out: Path, meta: dict[str, str]) -> None:
-        """Write the feature file from the chunks, one at a time."""
-        labels: dict[str, np.ndarray] = {}
-        inputs: dict[str, list[str]] = {}
-        widths = set()
-        for name, part in self.parts.items():
-            kept = [np.empty(0, np.int64)]
-            for path in self._paths(name):
-                with np.load(path) as chunk:
-                    kept.append(chunk["rows"])
-                    if len(chunk["rows"]):
-                        widths.add(chunk["features"].shape[1])
-            rows = np.concatenate(kept)
-            labels[name], inputs[name] = part.labels[rows], [part.where(row) for row in rows.tolist()]
-            if len(part) and not len(rows):
-                raise ValueError(f"{self.data.name}: not one item of the {name} part could be read")
-        skipped = self.total - sum(map(len, labels.values()))
-        (width,) = widths
-        write_feature_file(
-            out,
-            {**meta, "skipped": str(skipped)},
-            self.data.classes,
-            {
-                f"{name}.x": ((len(labels[name]), width), np.dtype(np.float32), self._features(name))
-                for name in self.parts
-            }
-            | {f"{name}.y": (labels[name].shape, np.dtype(np.int64), [labels[name]]) for name in self.parts}
-            | inputs_tensor(inputs),
-        )
+    def finished(self) -> dict[str, Finished]:
+        """The rows of each part that could be read, and their features from the chunks, one at a time."""
+        return {name: self._finished_part(name) for name in self.parts}
 
-    def _paths(self, part: str) -> list[Path]:
-        return [self.path(name, rows) for name, rows in self.chunks if name == part]
-
-    def _features(self, part: str) -> Iterator[np.ndarray]:
-        for path in self._paths(part):
+    def _finished_part(self, part: str) -> Finished:
+        paths = [self.path(name, rows) for name, rows in self.chunks if name == part]
+        kept, width = [np.empty(0, np.int64)], 0
+        for path in paths:
             with np.load(path) as chunk:
+                kept.append(chunk["rows"])
+                width = max(width, chunk["features"].shape[1])
+        return Finished(np.concatenate(kept), width, partial(_blocks, paths))
+
+
+def _blocks(paths: list[Path]) -> Iterator[np.ndarray]:
+    for path in paths:
+        with np.load(path) as chunk:
+            if len(chunk["rows"]):
                 yield chunk["features"]
-
-
-class _Here:
-    """Runs the encoder in this process, while threads read the items of the next batches."""
-
-    def __init__(self, data: Source, model: Backbone, skip_bad: bool, half: bool) -> None:
-        self._parts, self._prepare, self._skip_bad = (
-            {"train": data.train, "test": data.test},
-            model.prepare,
-            skip_bad,
-        )
-        self._encoder = model.load(half=half)
-        self.engine = self._encoder.engine
-
-    def encoded(self, chunks: Sequence[Chunk], tell: Callable[[int], None]) -> Iterator[Encoded]:
-        """Yield chunk by chunk; ``tell`` is called after each batch."""
-        size, in_flight = self._encoder.batch_size, self._encoder.in_flight
-        batches = [
-            [(name, rows[start : start + size]) for start in range(0, len(rows), size)] for name, rows in chunks
-        ]
-        reading = (partial(self._read, name, row) for name, rows in chunks for row in rows)
-        with contextlib.closing(_in_order(reading, cores(), _AHEAD * size)) as items:
-            computing = (
-                partial(self._encode, self._good(name, rows, items)) for chunk in batches for name, rows in chunk
-            )
-            with contextlib.closing(_in_order(computing, in_flight, in_flight)) as results:
-                for chunk, of_chunk in zip(chunks, batches, strict=True):
-                    kept: list[int] = []
-                    features = []
-                    for (_, rows), (good, block) in zip(of_chunk, results, strict=False):
-                        kept += good
-                        features.append(block)
-                        tell(len(rows))
-                    yield Encoded(chunk, _concatenated(features), np.array(kept, np.int64))
-
-    def _read(self, part: str, row: int) -> Any:
-        try:
-            return self._prepare(self._parts[part].read(row))
-        except Exception as error:  # decoders raise whatever they like on damaged files
-            return _Unreadable(reason(error), isinstance(error, FileNotFoundError))
-
-    def _good(self, part: str, rows: range, items: Iterator[Any]) -> list[tuple[int, Any]]:
-        """The items of the next batch that could be read, with their rows."""
-        batch = zip(rows, items, strict=False)
-        return [(row, item) for row, item in batch if self._is_good(self._parts[part], row, item)]
-
-    def _encode(self, good: list[tuple[int, Any]]) -> tuple[list[int], np.ndarray | None]:
-        if not good:
-            return [], None
-        rows, items = zip(*good, strict=True)
-        return list(rows), np.asarray(self._encoder(items), np.float32)
-
-    def _is_good(self, part: Part, row: int, item: Any) -> bool:
-        if not isinstance(item, _Unreadable):
-            return True
-        if item.is_missing:  # not damaged data, but another machine or a missing disk
-            raise ValueError(f"{part.where(row)}: {item.why}; the data must lie on a path that every worker sees")
-        if self._skip_bad:
-            return False
-        raise ValueError(
-            f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
-            "such items out with skip_bad=True, which goes on from what is finished"
-        )
-
-
-class _OnCluster:
-    """Runs one encoder per GPU, or per node if there are no GPUs."""
-
-    def __init__(
-        self,
-        data: Source,
-        model: Backbone,
-        backbone: str,
-        weights: str | os.PathLike[str] | None,
-        skip_bad: bool,
-        half: bool,
-    ) -> None:
-        identity = (model.name, model.weights, model.preprocess)
-        path = None if weights is None else Path(weights)
-        self._order = Shared((data, backbone, path, identity, skip_bad, half))
-        self._share = device_share()
-        with sharing(self._share):
-            (self.engine,) = Parallel()([delayed(_engine_there)(self._order)])
-
-    def encoded(self, chunks: Sequence[Chunk], tell: Callable[[int], None]) -> Iterator[Encoded]:
-        calls = (delayed(_encoded_there)(self._order, chunk) for chunk in chunks)
-        with sharing(self._share):
-            results = Parallel(return_as="generator_unordered")(calls)
-        for engine, encoded in results:
-            if engine != self.engine:
-                raise ValueError(
-                    f"workers differ: {engine} and {self.engine}; install the same packages on all nodes"
-                )
-            yield encoded
-            tell(len(encoded.chunk[1]))
-
-
-_loaded: dict[str, Any] = {}  # the encoder of this worker process
-
-
-def _worker(order: Shared) -> _Here:
-    data, backbone, weights, identity, skip_bad, half = order.value
-    key = json.dumps([data.digest, identity, skip_bad, half])
-    if _loaded.get("key") != key:
-        model = find_backbone(backbone, data.kind, weights)
-        if (model.name, model.weights, model.preprocess) != identity:
-            raise ValueError(
-                f"{backbone}: a worker finds {model.weights}, but the extraction was started with {identity[1]}"
-            )
-        _loaded.update(key=key, worker=_Here(data, model, skip_bad, half))
-    worker: _Here = _loaded["worker"]
-    return worker
-
-
-def _engine_there(order: Shared) -> str:
-    return _worker(order).engine
-
-
-def _encoded_there(order: Shared, chunk: Chunk) -> tuple[str, Encoded]:
-    worker = _worker(order)
-    (encoded,) = worker.encoded([chunk], lambda items: None)
-    return worker.engine, encoded
-
-
-@dataclass(frozen=True)
-class _Unreadable:
-    why: str
-    is_missing: bool
-
-
-def _in_order(calls: Iterable[Callable[[], Any]], threads: int, ahead: int) -> Generator[Any]:
-    """The results of the calls, in order. Threads run the next calls while the caller waits for the current one."""
-    pool = ThreadPoolExecutor(threads)
-    todo = iter(calls)
-    try:
-        pending: deque[Future[Any]] = deque(pool.submit(call) for call in islice(todo, ahead))
-        while pending:
-            yield pending.popleft().result()
-            pending.extend(pool.submit(call) for call in islice(todo, 1))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _concatenated(blocks: Sequence[np.ndarray | None]) -> np.ndarray:
-    found = [block for block in blocks if block is not None]
-    return np.concatenate(found) if found else np.zeros((0, 0), np.float32)
 
 
 def _write_chunk(path: Path, features: np.ndarray, rows: np.ndarray) -> None:

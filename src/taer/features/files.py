@@ -4,9 +4,10 @@ The project's own format is one ``.safetensors`` file with the tensors ``train.x
 ``train.y`` (int64), ``test.x``, ``test.y`` and a header of strings: ``format`` = ``taer-features/1``,
 ``dataset``, ``backbone``, ``classes`` (a JSON list of names), and where the features came from
 (``preprocess``, ``weights``, ``created``, ``licence``). A tensor ``inputs`` (JSON in bytes) may name the image or the row
-of a table of each sample. A file without labels has no classes, no training samples, and -1 for every label. Files are
-memory-mapped, and reading one never executes code. A folder of such files is one feature set in shards, sorted by
-name; see :mod:`taer.features.shards`.
+of a table of each sample, and ``train.hash`` and ``test.hash`` have the SHA-256 of its content. The test part may be
+empty. A file without labels has no classes, no training samples, and -1 for every label. Files are memory-mapped, and
+reading one never executes code. A folder of such files is one feature set in shards, sorted by name; see
+:mod:`taer.features.shards`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ FORMAT = "taer-features/1"
 _TENSORS = ("train.x", "train.y", "test.x", "test.y")
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32}
 _INPUTS = "inputs"
+HASHES = "hash"
 
 
 def save_feature_file(features: FeatureSet, path: Path) -> None:
@@ -98,6 +100,13 @@ def inputs_tensor(inputs: Mapping[str, Sequence[str]]) -> dict[str, Tensor]:
     """The tensor that names the samples of each part."""
     content = np.frombuffer(json.dumps(inputs, ensure_ascii=False).encode(), np.uint8)
     return {_INPUTS: (content.shape, content.dtype, [content])}
+
+
+def read_hashes(path: Path) -> dict[str, np.ndarray]:
+    """The SHA-256 of each sample's image or text, by part, as rows of 32 bytes; empty if the file has none."""
+    with open_safetensors(path, f"{path}: not a feature file, or truncated") as file:
+        names = {part: f"{part}.{HASHES}" for part in ("train", "test")}
+        return {part: file.get_tensor(name) for part, name in names.items() if name in file.keys()}  # noqa: SIM118
 
 
 def read_inputs(path: str | os.PathLike[str], part: str, count: int) -> list[str]:

@@ -20,7 +20,8 @@ class FeatureSet:
     """Training and test features of a data set, with labels ``0 … len(classes) - 1``.
 
     The features are arrays, memory-mapped arrays, or :class:`~taer.rows.Rows`, which read only the rows that are indexed.
-    A set without labels has no classes and no training samples; its samples are the test part, with -1 for every label.
+    The test part may be empty. A set without labels has no classes and no training samples; its samples are the test
+    part, with -1 for every label.
 
     Examples
     --------
@@ -48,7 +49,7 @@ class FeatureSet:
                 raise ValueError(
                     f"{self.name}: {split} features must be n × d with n labels, got shapes {x.shape} and {y.shape}"
                 )
-            if not len(x) and (self.classes or split == "test"):
+            if not len(x) and split == ("train" if self.classes else "test"):
                 raise ValueError(f"{self.name}: the {split} part is empty")
             if not np.issubdtype(x.dtype, np.floating):
                 raise ValueError(f"{self.name}: {split} features must be floating point, got {x.dtype}")
@@ -56,7 +57,7 @@ class FeatureSet:
                 raise ValueError(f"{self.name}: {split} labels must be integers, got {y.dtype}")
             if not self.classes and (y != -1).any():
                 raise ValueError(f"{self.name}: a set without classes has -1 for every label")
-            if self.classes and (y.min() < 0 or y.max() >= len(self.classes)):
+            if self.classes and len(y) and (y.min() < 0 or y.max() >= len(self.classes)):
                 raise ValueError(
                     f"{self.name}: {split} labels must lie in 0 … {len(self.classes) - 1} "
                     f"({len(self.classes)} classes), got {y.min()} … {y.max()}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -119,7 +120,9 @@ def _imported(path: str) -> type[Head]:
 def find_head(name: str) -> type[Head]:
     """The class of a head, by its name or its import path ``module:Class``."""
     if ":" not in name and name not in HEADS:
-        raise ValueError(f"unknown method {name!r}; there are {', '.join(HEADS)}, or module:Class for your own")
+        near = get_close_matches(name, HEADS, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(HEADS)}."
+        raise ValueError(f"unknown method {name!r}; {hint} For a class of your own, give module:Class")
     return HEADS[name]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from taer.features.images import decode_image
 from taer.features.sources.archives import download
-from taer.features.sources.base import Part, Source, digest, files_digest
+from taer.features.sources.base import Part, Source, digest, file_hashes, files_digest
 
 URL = "http://bias.csr.unibo.it/maltoni/download/core50/core50_128x128.zip"
 CHECKSUM = "md5:745f3373fed08d69343f1058ee559e13"
@@ -63,4 +63,8 @@ def _zipped(path: Path) -> Opened:
 def _unzipped(path: Path) -> Opened:
     found = (file.relative_to(path).as_posix() for file in path.rglob("*.png"))
     names = sorted(name for name in found if _NAME.search(name))
-    return names, files_digest(path, [path / name for name in names]), lambda name: (path / name).read_bytes()
+    return (
+        names,
+        files_digest(path, file_hashes([path / name for name in names])),
+        lambda name: (path / name).read_bytes(),
+    )

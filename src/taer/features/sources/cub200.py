@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taer.features.sources.archives import download, unpacked
-from taer.features.sources.base import Source, files_digest, files_part
+from taer.features.sources.base import Source, file_hashes, files_digest, files_part
 
 URL = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
 CHECKSUM = "md5:97eceeb196236b17998738112f37df78"
@@ -40,7 +40,7 @@ def open_cub200(root: Path | None) -> Source:
         tuple(name.partition(".")[2] or name for name in names.values()),
         files_part(files["1"], labels["1"]),
         files_part(files["0"], labels["0"]),
-        files_digest(folder, everything),
+        files_digest(folder, file_hashes(everything)),
         "for non-commercial research and education; images belong to their photographers",
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taer.features.sources.base import NOTHING, Source, files_digest, files_part, split_by_name
+from taer.features.sources.base import NOTHING, Source, file_hashes, files_digest, files_part, split_by_name
 
 _SUFFIXES = {
     ".png",
@@ -26,7 +26,7 @@ _SUFFIXES = {
 
 
 def open_folder(root: Path, test_fraction: float | None) -> Source:
-    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` from which a fraction is held out for test.
+    """``train/CLASS/*`` and ``test/CLASS/*``, or one tree ``CLASS/*`` from which a fraction may be held out for test.
 
     If all images are in the folder itself, they have no labels.
     """
@@ -40,26 +40,30 @@ def open_folder(root: Path, test_fraction: float | None) -> Source:
         if unknown := sorted({name for name, _ in test} - set(classes)):
             raise ValueError(f"{root}: classes in test/ that train/ lacks: {', '.join(unknown[:5])}")
     elif test_fraction is None and (paths := _flat(root)):
-        return Source(root.resolve().name, "image", (), NOTHING, files_part(paths), files_digest(root, paths))
+        hashes = file_hashes(paths)
+        unlabeled = files_part(paths, hashes=hashes)
+        return Source(root.resolve().name, "image", (), NOTHING, unlabeled, files_digest(root, hashes))
     else:
-        everything = labeled_images(root)
+        everything = labeled_images(_tree(root))
         classes = sorted({name for name, _ in everything})
-        if test_fraction is None:
-            raise ValueError(
-                f"{root}: expected train/CLASS/* and test/CLASS/*; for one tree CLASS/* say how much of it "
-                "is for test, such as test_fraction=0.2"
-            )
         names = [path.relative_to(root).as_posix() for _, path in everything]
         label_of = {name: label for label, name in enumerate(classes)}
-        for_test = split_by_name(names, [label_of[name] for name, _ in everything], test_fraction)
+        for_test = split_by_name(names, [label_of[name] for name, _ in everything], test_fraction or 0)
         train, test = ([everything[row] for row in np.flatnonzero(rows)] for rows in (~for_test, for_test))
 
     label_of = {name: label for label, name in enumerate(classes)}
+    hashes = file_hashes([path for part in (train, test) for _, path in part])
     train_part, test_part = (
-        files_part([path for _, path in part], [label_of[name] for name, _ in part]) for part in (train, test)
+        files_part([path for _, path in part], [label_of[name] for name, _ in part], hashes)
+        for part in (train, test)
     )
-    paths = [path for part in (train, test) for _, path in part]
-    return Source(root.resolve().name, "image", tuple(classes), train_part, test_part, files_digest(root, paths))
+    return Source(root.resolve().name, "image", tuple(classes), train_part, test_part, files_digest(root, hashes))
+
+
+def _tree(root: Path) -> Path:
+    """The folder above the classes: ``train`` if there is nothing beside it."""
+    folders = [folder.name for folder in root.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
+    return root / "train" if folders == ["train"] and not _flat(root / "train") else root
 
 
 def labeled_images(root: Path) -> list[tuple[str, Path]]:
