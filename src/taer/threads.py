@@ -50,7 +50,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _set_threads(numbers: list[int]) -> None:
-    """Of each library; a number that was one is left alone, which saves a row its time."""
+    """Set the number of threads of each library, unless it was one: setting it would cost as much as one prediction."""
     for library, number, before in zip(_libraries(), numbers, _before, strict=True):
         if before != 1:
             # threadpoolctl 3.8 obeys only the thread that came first; here the lock above keeps threads apart.

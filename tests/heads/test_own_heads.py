@@ -205,8 +205,8 @@ def test_editing_a_head_of_ones_own_makes_another_run(outside, tmp_path):
 
 
 def test_a_head_without_a_card_is_refused():
-    with pytest.raises(ValueError, match="the head 'silent' says nothing of itself: class Silent"):
+    with pytest.raises(ValueError, match="the head 'silent' has no card: class Silent"):
         type("Silent", (Head,), {"__annotations__": {}}, name="silent")
     assert "silent" not in taer.HEADS
-    with pytest.raises(ValueError, match="says nothing of itself"):
+    with pytest.raises(ValueError, match="it has no card"):
         taer.make_head("taer.heads.descent.base:DescentHead")

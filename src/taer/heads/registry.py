@@ -39,7 +39,7 @@ _heads: dict[str, type[Head]] = {}
 def register(name: str, head: type[Head]) -> None:
     """Register a class by its name; called when the class is defined."""
     if not hasattr(head, "card"):
-        raise ValueError(f"the head {name!r} says nothing of itself: class {head.__name__}(…, card=Card(…))")
+        raise ValueError(f"the head {name!r} has no card: class {head.__name__}(…, card=Card(…))")
     if (home := _home(name)) not in (None, head.__module__):
         raise ValueError(f"two heads are named {name!r}: {head.__qualname__} and that of {home}")
     known = _heads.get(name)
@@ -112,7 +112,7 @@ def _imported(path: str) -> type[Head]:
     if not isinstance(head, type) or not hasattr(head, "class_arrays"):
         raise ValueError(f"{path}: not a subclass of taer.heads.Head")
     if not isinstance(getattr(head, "card", None), Card):
-        raise ValueError(f"{path}: says nothing of itself: class {name}(…, card=taer.Card(…))")
+        raise ValueError(f"{path}: it has no card: class {name}(…, card=taer.Card(…))")
     kind: type[Head] = head
     return kind
 

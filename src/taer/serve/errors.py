@@ -22,7 +22,7 @@ _STATUS: dict[type[Exception], int] = {BadInput: 422, Missing: 404, Conflict: 40
 
 
 def answer_in_sentences(app: FastAPI) -> None:
-    """Written at once, without a thread."""
+    """Answer errors with one sentence. Handlers are coroutines, so an answer never waits for a free thread."""
 
     def sentence(status: int, detail: str, headers: Any = None) -> JSONResponse:
         return JSONResponse({"detail": detail}, status, headers)

@@ -19,7 +19,7 @@ from taer.serve.connection import MAX_CONNECTIONS, Connection
 from taer.serve.service import Service
 
 STOP_SECONDS = 10  # for requests that are being answered when the server stops
-BACKLOG = 128  # connections that are taken in one go; all of them have a file before any is told to go
+BACKLOG = 128  # connections accepted at once; each takes a file descriptor before the oldest can be closed
 
 
 def run(
