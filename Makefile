@@ -23,9 +23,10 @@ demo: $(VENV)/.installed  ## install, then compare heads that learn task after t
 	@echo "Run it on your own features: $(BIN)/taer run FILE.npz  (X_train, y_train, X_test, y_test; docs/tutorial.md has the rest)"
 	@echo "Teach one yourself, by drawing: $(BIN)/pip install -e '.[images,serve]' && $(BIN)/taer serve demo/ --demo"
 
+# Not --quiet: it hides warnings from --strict, and broken links pass.
 docs: $(VENV)/.installed-dev  ## fill the tables that come from the code, then build the documentation into site/
 	$(BIN)/python tools/fill_docs.py cards
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 	$(BIN)/ruff check .
