@@ -110,6 +110,18 @@ def test_few_shot_tables_and_their_resumption(tmp_path):
 
 
 @pytest.mark.system
+def test_cards_of_heads_that_find_classes_of_few_samples_are_checked(tmp_path):
+    save_features(small_features(), tmp_path / "set.safetensors")
+    command = [sys.executable, "-m", "benchmarks.pages.fewshot", "--cards", "--methods", "ncm,slda",
+               "--features", str(tmp_path / "set.safetensors"), "--out", str(tmp_path / "out")]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| yes |") == 2  # on classes that are far apart
+    assert "slda: its card says few_shot=False" in done.stderr
+    assert "ncm: its card" not in done.stderr
+
+
+@pytest.mark.system
 def test_other_readings_are_what_they_say():
     done = run(
         "import numpy as np, taer\n"

@@ -303,10 +303,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", nargs="+", required=True, help="feature files, or sketches100")
     parser.add_argument("--out", type=Path, default=Path("results/fewshot"))
-    parser.add_argument("--methods", default=",".join([*METHODS, *REFITTED]))
+    parser.add_argument("--methods", help="by default those of the page; with --cards every head")
     parser.add_argument("--shots", default=",".join(SHOTS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--cards", action="store_true", help="every head, five samples per new class, one seed")
+    parser.add_argument(
+        "--cards", action="store_true", help="five samples per new class, one seed: the facts on the cards"
+    )
     parser.add_argument("--stored", action="store_true", help="only what is in --out")
     parser.add_argument(
         "--figure", type=Path, help="where the figure goes, such as docs/evidence/images/fewshot.svg"
@@ -314,12 +316,12 @@ def main() -> None:
     options = parser.parse_args()
     sets = [load_features(None if name == "sketches100" else name) for name in options.features]
     options.out.mkdir(parents=True, exist_ok=True)
-    methods, shots = options.methods.split(","), options.shots.split(",")
-    if options.cards:
-        methods, shots, options.seeds = list(HEADS), ["5"], 1
+    shots, seeds = (["5"], 1) if options.cards else (options.shots.split(","), options.seeds)
+    usual = list(HEADS) if options.cards else [*METHODS, *REFITTED]
+    methods = options.methods.split(",") if options.methods else usual
     if unknown := [name for name in methods if name not in HEADS and name not in REFITTED]:
         raise SystemExit(f"unknown method {unknown[0]!r}; there are {', '.join([*HEADS, *REFITTED])}")
-    bench = Bench(sets, methods, shots, options.seeds, options.out)
+    bench = Bench(sets, methods, shots, seeds, options.out)
     if not options.stored:
         with one_blas_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FewSamplesWarning)  # few samples are the point
