@@ -31,6 +31,16 @@ def test_a_result_holds_what_was_measured(features):
     assert sorted(result["classes"]) == sorted(features.classes)
 
 
+def test_what_bayes_keeps_is_counted(features, tmp_path):
+    """Its state is not one array per attribute; it takes about as much in memory as on disk."""
+    head = taer.Bayes()
+    for task in (stream := class_stream(features, 2, order=0)):
+        head.partial_fit(task.X_train, task.y_train)
+    head.save(tmp_path / "head")
+    kept = execute(Run(stream, "bayes", {}, 0))["memory_bytes"]
+    assert 0.5 < kept / (tmp_path / "head").stat().st_size < 1
+
+
 def test_measurements_agree_with_a_loop_by_hand(features):
     stream = class_stream(features, tasks=5, order=3)
     head = taer.TaER(memory_size=20, random_state=7)

@@ -220,8 +220,15 @@ def _home(run: Run) -> dict[str, str]:
 
 def _kept_bytes(head: Head) -> int:
     """Bytes that a head keeps besides its columns: exemplars, statistics, penalties."""
-    columns = {"classes_", "numbers_", *(("columns_", "offsets_") if head.card.linear else ())}
-    return sum(getattr(value, "nbytes", 0) for name, value in head.state().items() if name not in columns)
+    others = {"classes_", "numbers_", "embedding_", *(("columns_", "offsets_") if head.card.linear else ())}
+    return sum(_bytes_of(value) for name, value in head.state().items() if name not in others)
+
+
+def _bytes_of(value: Any) -> int:
+    """The size of an array, or of a value that is stored as arrays."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    return sum(array.nbytes for array in value.to_arrays().values()) if hasattr(value, "to_arrays") else 0
 
 
 def _score_tests(head: Head, X: np.ndarray | Rows, before: np.ndarray, order: np.ndarray) -> np.ndarray:
