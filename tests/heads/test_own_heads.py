@@ -102,7 +102,7 @@ def test_one_file_passes_all_checks(in_clone, clone):
     assert code == 0, out + err
     assert int(re.search(r"(\d+) passed", out)[1]) > 80
     assert in_clone("tools/fill_docs.py", "cards")[0] == 0
-    assert "`logit-adjusted`" in (clone / "README.md").read_text()
+    assert "`logit-adjusted`" in (clone / "CONTRIBUTING.md").read_text()
 
 
 @pytest.fixture
