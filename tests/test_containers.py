@@ -10,6 +10,7 @@ import pytest
 
 import taer
 from taer import metrics
+from taer.memory import Reservoir
 from taer.persist.audit import audit
 from tests.conftest import blobs
 
@@ -94,7 +95,7 @@ def test_versions_are_compared_by_position(samples):
 
 def test_memories_keep_rows_by_position(samples):
     X, y = samples[0], np.arange(60)
-    memories = [taer.Reservoir(10) for _ in range(2)]
+    memories = [Reservoir(10) for _ in range(2)]
     for memory, rows in zip(memories, (X, shuffled(X)), strict=True):
         memory.add(rows, y, np.random.default_rng(0))
     np.testing.assert_array_equal(memories[1].X, memories[0].X)

@@ -71,7 +71,7 @@ def in_clone(clone):
 def test_one_file_is_listed_and_run(in_clone):
     code, out, err = in_clone("-m", "taer", "methods", "--all")
     assert code == 0, err
-    assert "logit-adjusted ER with logit adjustment" in " ".join(out.split())
+    assert re.search(r"^  logit-adjusted +memory_size .*\n    ER with logit adjustment", out, re.M)
     methods = ("--methods", "logit-adjusted", "--set", "logit-adjusted.tau=0.5", "--format", "csv")
     code, out, err = in_clone("-m", "taer", "run", "set.safetensors", "--tasks", 5, "--seeds", 1, *methods)
     assert code == 0, err
@@ -135,7 +135,7 @@ def test_a_class_by_its_import_path_is_run_saved_and_loaded(outside):
 def test_a_name_of_ones_own_is_known_once_its_module_is_imported(outside, tmp_path):
     (tmp_path / "mymodule.py").write_text(OWN.format(options=', name="own"'))
     listed = outside("--import", "mymodule", "methods")[1]
-    assert "Heads of your own: own Own: TaER, but" in " ".join(listed.split())
+    assert re.search(r"^Heads of your own:\n\n.*\n  own +memory_size .*\n    Own: TaER, but", listed, re.M)
     methods = ("--methods", "own,taer", "--format", "csv", "--jobs", 2)
     code, out, err = outside("--import", "mymodule", "run", "set.safetensors", "--tasks", 5, "--seeds", 1, *methods)
     assert code == 0, err
@@ -181,7 +181,7 @@ def test_a_package_offers_heads_by_an_entry_point(outside, tmp_path):
     (site / "theirs.py").write_text(code)
     code, out, err = outside("methods", site=[site])
     assert code == 0, err
-    assert "Heads of your own: own Own: TaER, but" in " ".join(out.split())
+    assert re.search(r"^Heads of your own:\n\n.*\n  own +memory_size .*\n    Own: TaER, but", out, re.M)
     assert "  taer " in out
     assert "the head 'broken' (theirs:Nothing) cannot be loaded" in err
     assert "  plain " in out

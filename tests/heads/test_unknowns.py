@@ -205,7 +205,7 @@ def test_samples_that_come_one_by_one_are_tried_before_they_are_learned():
     head = taer.Bayes().partial_fit(X[y < 40], y[y < 40])
     for row in np.flatnonzero(y == 40)[:30]:
         head.partial_fit(X[[row]], y[[row]])
-    assert head.tried_[40] == 29
+    assert head.novelties_.tried[40] == 29
     known = data.test_y == 40
     fits = coverage_of(head.predict_set(data.test_x[known], 0.9), data.test_y[known])
     assert fits == pytest.approx(0.9, abs=0.1)  # of 20

@@ -108,7 +108,7 @@ def check(folder, server, told, every=False):
     with closing(Store(folder)) as store:
         for version in known[0 if every else -3 :]:  # each head has learned just what the database says
             head, learned = store.load(version), store.learned(version)
-            found = {label: head.counts_[at] for at, (label, _) in enumerate(head.learning_order_)}
+            found = {label: head.densities_.counts[at] for at, (label, _) in enumerate(head.learning_order_)}
             assert found == {label: used for label, (used, _) in learned.items() if used}
     if current:
         assert server.http.post("/predict", json={"vectors": vectors(0, 3)}).status_code == 200
