@@ -12,7 +12,7 @@ import taer
 from taer.heads.bayes import head as bayes_head
 from taer.heads.bayes import state, trial
 from taer.heads.bayes.constants import STRENGTHS
-from taer.heads.bayes.density import Spread, Summary, log_densities, merged, predictive, summarize
+from taer.heads.bayes.density import Space, Spread, Summary, log_densities, merged, summarize, view_of
 from tests.conftest import blobs
 
 
@@ -88,18 +88,17 @@ def test_the_predictive_is_the_student_t_that_it_says():
     psi, nu, d = rng.uniform(0.1, 3, 6), 9.0, 6
     spread = Spread(np.eye(d)[:4], psi[:4], psi[4], d)  # one variance for the last two
     psi[5] = psi[4]
-    rows, classes, expected = rng.normal(size=(50, d)), [], []
+    rows, found, expected = rng.normal(size=(50, d)), [], []
+    space = Space(rows, np.square(rows).sum(axis=1), rows[:, :4])
     for n in (1, 2, 7, 400):
         samples = rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d)
-        known = summarize(samples, d)
-        classes.append(predictive(known, nu, spread, d))
+        found.append(log_densities(space, view_of(space, summarize(samples, d), spread), nu, spread))
         centered = samples - samples.mean(axis=0)
         shape = (centered.T @ centered + nu * np.eye(d)) / (n + nu) + np.diag(psi / (n * psi + 1))
         student = multivariate_t(n * psi / (n * psi + 1) * samples.mean(axis=0), shape, df=d)
         half = 0.5 * np.linalg.slogdet(shape)[1]
         expected.append(student.logpdf(rows) + 0.5 * half)  # half of the log-determinant counts
-    found = log_densities(rows, classes, spread)
-    apart = found - np.array(expected).T
+    apart = np.array(found) - np.array(expected)
     np.testing.assert_allclose(apart, apart[0, 0], atol=1e-6)
 
 
@@ -108,9 +107,11 @@ def test_with_many_samples_and_a_strong_prior_it_is_discriminant_analysis():
     rng = np.random.default_rng(0)
     spread, rows = Spread(np.zeros((0, 5)), np.zeros(0), 2.0, 5), rng.normal(size=(200, 5))
     means = rng.normal(size=(4, 5))
-    classes = [predictive(Summary(1e9, mean, np.zeros((0, 5)), 1e9 * 5), 1e12, spread, 0) for mean in means]
+    space = Space(rows, np.square(rows).sum(axis=1), np.zeros((200, 0)))
+    classes = [Summary(1e9, mean, np.zeros((0, 5)), 1e9 * 5) for mean in means]
+    scores = [log_densities(space, view_of(space, known, spread), 1e12, spread) for known in classes]
     nearest = np.square(rows[:, None] - means).sum(axis=2).argmin(axis=1)
-    np.testing.assert_array_equal(log_densities(rows, classes, spread).argmax(axis=1), nearest)
+    np.testing.assert_array_equal(np.argmax(scores, axis=0), nearest)
 
 
 def test_summaries_add_up():

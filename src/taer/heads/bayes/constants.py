@@ -21,5 +21,5 @@ FOLDS = 4  # one of which is treated as new classes
 KNOTS = (1, 5, 20)  # numbers of samples of the classes treated as new
 NEW = 1 / 3  # weight of the classes treated as new against the others
 TRIAL_CLASSES, TRIAL_ROWS = 100, 400  # most of them in the trial
-TRIAL_DIRECTIONS, TRIAL_RANK = 64, 32  # of the covariance within classes, and of each class
+TRIAL_DIRECTIONS, TRIAL_RANK = 128, 32  # of the covariance within classes, and of each class
 FAR = 2.0  # deviations above the mean distance of samples from the center, from which on a sample is far

@@ -23,6 +23,22 @@ class Spread(NamedTuple):
     width: int  # features; the rows may be coordinates of a subspace of fewer dimensions
 
 
+class Space(NamedTuple):
+    """Rows in the space of the prior."""
+
+    rows: np.ndarray
+    squares: np.ndarray  # squared lengths
+    along: np.ndarray  # along the directions of class means
+
+    def at(self, which: np.ndarray | slice) -> Space:
+        """Some of the rows."""
+        return Space(self.rows[which], self.squares[which], self.along[which])
+
+    @classmethod
+    def joined(cls, parts: list[Space]) -> Space:
+        return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
 class Summary(NamedTuple):
     """A summary of the samples of a class."""
 
@@ -63,36 +79,55 @@ def merged(one: Summary, other: Summary, rank: int) -> Summary:
     return Summary(n, one.mean + other.n / n * apart, root, trace)
 
 
-def predictive(known: Summary, nu: float, spread: Spread, rank: int) -> Density:
-    """The distribution of a new sample: covariance ``(scatter + nu·I) / (n + nu)`` plus the uncertainty of the mean."""
-    n, d, (q, psi, psi_rest, _) = known.n, spread.width, spread
-    directions = known.root[max(0, len(known.root) - rank) :]
-    spectrum = np.square(directions).sum(axis=1)
-    rest = remaining(known.trace - spectrum.sum(), n, nu, d - len(spectrum))
-    gain = np.maximum((spectrum + nu) / (n + nu) - rest, 0)
+class Shape(NamedTuple):
+    """A shape, in the coordinates of the directions of a class and of the spread."""
+
+    variance: float  # along no direction
+    weights: np.ndarray  # by direction q of the spread: what is added to the inverse variance
+    stretch: np.ndarray  # by direction of the class: what makes its square the variance beyond the rest
+    crossed: np.ndarray  # the stretched directions along q
+    inner: np.ndarray  # their inner products, weighted by the inverse variances
+    inverse: np.ndarray  # of the Cholesky factor of 1 + inner
+    most: float
+    height: float
+
+
+def shape_of(n: float, trace: float, lengths: np.ndarray, crossed: np.ndarray, nu: float, spread: Spread) -> Shape:
+    """The covariance ``(scatter + nu·I) / (n + nu)`` plus the uncertainty of the mean.
+
+    The scatter has orthogonal directions with these squared ``lengths``, ``crossed`` with those of the spread.
+    """
+    d, psi, psi_rest = spread.width, spread.psi, spread.rest
+    rest = remaining(trace - lengths.sum(), n, nu, d - len(lengths))
+    gain = np.maximum((lengths + nu) / (n + nu) - rest, 0)
     variance, variances = rest + psi_rest / (n * psi_rest + 1), rest + psi / (n * psi + 1)
     weights = 1 / variances - 1 / variance
-    wide = directions * np.sqrt(gain / np.maximum(spectrum, 1e-300))[:, None]
-    crossed = wide @ q.T
-    values, vectors = np.linalg.eigh(wide @ wide.T / variance + (crossed * weights) @ crossed.T)
-    values = np.maximum(values, 0)
-    turned = (vectors / np.sqrt(1 + values)).T
-    root = turned @ (wide / variance + (crossed * weights) @ q)
-    log_det = (d - len(psi)) * np.log(variance) + np.log(variances).sum() + np.log1p(values).sum()
-    return Density(
-        shrunk_mean(known.mean, n, spread),
-        variance,
-        weights,
-        root,
-        _most(root @ known.root.T, n),
-        -0.5 * (1 - TEMPER) * float(log_det),
-    )
+    stretch = np.sqrt(gain / np.maximum(lengths, 1e-300))
+    wide = crossed * stretch[:, None]
+    inner = np.diag(gain / variance) + (wide * weights) @ wide.T
+    factor = np.linalg.cholesky(np.eye(len(inner)) + inner)
+    log_det = (d - len(psi)) * np.log(variance) + np.log(variances).sum() + 2 * np.log(np.diag(factor)).sum()
+    scatter = np.diag(stretch * lengths / variance) + (wide * weights) @ crossed.T
+    inverse = np.linalg.inv(factor)
+    most = _most(inverse @ scatter, n)
+    return Shape(variance, weights, stretch, wide, inner, inverse, most, -0.5 * (1 - TEMPER) * float(log_det))
 
 
-def unseen(nu: float, spread: Spread) -> Density:
-    """The distribution of a sample of a class without samples."""
-    nothing = np.zeros((0, spread.directions.shape[1]))
-    return predictive(Summary(0.0, nothing.sum(axis=0), nothing, 0.0), nu, spread, 0)
+def predictive(known: Summary, nu: float, spread: Spread, rank: int) -> Density:
+    """The distribution of a new sample."""
+    directions, q = known.root[max(0, len(known.root) - rank) :], spread.directions
+    lengths = np.square(directions).sum(axis=1)
+    shape = shape_of(known.n, known.trace, lengths, directions @ q.T, nu, spread)
+    values, vectors = np.linalg.eigh(shape.inner)
+    turned = (vectors / np.sqrt(1 + np.maximum(values, 0))).T
+    wide = directions * (shape.stretch / shape.variance)[:, None] + (shape.crossed * shape.weights) @ q
+    center = shrunk_mean(known.mean, known.n, spread)
+    return Density(center, shape.variance, shape.weights, turned @ wide, shape.most, shape.height)
+
+
+def nothing(width: int) -> Summary:
+    """The summary of a class without samples."""
+    return Summary(0.0, np.zeros(width), np.zeros((0, width)), 0.0)
 
 
 def remaining(trace: float, n: float, nu: float, dimensions: int) -> float:
@@ -115,23 +150,37 @@ def _most(reductions: np.ndarray, n: float) -> float:
     return float(mean + DEVIATIONS * np.sqrt(variance))
 
 
-def log_densities(rows: np.ndarray, classes: list[Density], spread: Spread) -> np.ndarray:
-    """Tempered log-densities of rows, one column per class, in the precision of the rows."""
-    d, kind = spread.width, rows.dtype
-    directions, centers = spread.directions.astype(kind), np.stack([known.center for known in classes]).astype(kind)
-    along, crossed = rows @ directions.T, centers @ directions.T
-    inverse = np.array([1 / known.variance for known in classes], kind)
-    weights = np.stack([known.weights for known in classes]).astype(kind)
-    distances = (
-        np.square(rows).sum(axis=1)[:, None] - 2 * rows @ centers.T + np.square(centers).sum(axis=1)
-    ) * inverse
-    distances += np.square(along) @ weights.T - 2 * along @ (crossed * weights).T
-    distances += (np.square(crossed) * weights).sum(axis=1)
-    for at, known in enumerate(classes):
-        if len(known.root):
-            root = known.root.astype(kind)
-            off = rows @ root.T - root @ centers[at]
-            distances[:, at] -= np.minimum(np.square(off).sum(axis=1), known.most)
-    heights = np.array([known.height for known in classes])
-    scores: np.ndarray = heights - d * np.log1p(np.maximum(distances, 0) / d)
+class View(NamedTuple):
+    """A class from some rows: all that their log-densities depend on, except ``nu``."""
+
+    n: float
+    trace: float
+    lengths: np.ndarray  # squared, of the directions of the class
+    crossed: np.ndarray  # these along the directions of the spread
+    center: np.ndarray  # along the directions of the spread
+    squares: np.ndarray  # squared distances of the rows from the center
+    off: np.ndarray  # the rows less the center, along the directions of the class
+
+
+def view_of(space: Space, known: Summary, spread: Spread) -> View:
+    """A class from these rows, in their precision."""
+    kind, root, center = space.rows.dtype, known.root, shrunk_mean(known.mean, known.n, spread)
+    squares = space.squares - 2 * (space.rows @ center.astype(kind)) + kind.type(center @ center)
+    off = space.rows @ root.T.astype(kind) - (root @ center).astype(kind)
+    lengths, q = np.square(root).sum(axis=1), spread.directions
+    return View(known.n, known.trace, lengths, root @ q.T, q @ center, squares, off)
+
+
+def log_densities(space: Space, view: View, nu: float, spread: Spread) -> np.ndarray:
+    """Tempered log-densities of rows for a class, in the precision of the rows."""
+    kind, d = space.rows.dtype, spread.width
+    shape = shape_of(view.n, view.trace, view.lengths, view.crossed, nu, spread)
+    apart, weights = space.along - view.center.astype(kind), shape.weights.astype(kind)
+    distances = view.squares / kind.type(shape.variance) + np.square(apart) @ weights
+    if len(view.lengths):
+        wide = view.off * (shape.stretch / shape.variance).astype(kind)
+        wide += apart @ (shape.crossed * shape.weights).T.astype(kind)
+        off = wide @ shape.inverse.T.astype(kind)
+        distances -= np.minimum(np.square(off, out=off).sum(axis=1), shape.most)
+    scores: np.ndarray = shape.height - d * np.log1p(np.maximum(distances, 0) / d)
     return scores

@@ -11,11 +11,11 @@ from scipy.special import softmax
 
 from taer.heads.base import Head, Task
 from taer.heads.bayes.constants import BROAD
-from taer.heads.bayes.density import Summary, log_densities, merged, predictive, summarize, unseen
+from taer.heads.bayes.density import Space, Summary, log_densities, merged, summarize, view_of
 from taer.heads.bayes.novelty import Novelties
 from taer.heads.bayes.prior import Prior, Pseudo
 from taer.heads.bayes.spectra import leading_rows
-from taer.heads.bayes.state import Densities, Space, described
+from taer.heads.bayes.state import Densities, described
 from taer.heads.bayes.sums import Summaries
 from taer.heads.bayes.trial import fitted_prior
 from taer.heads.card import Card
@@ -30,7 +30,7 @@ from taer.rows import row_chunks
 _ROUNDING = 1e-20  # fraction of the squares of equal rows that rounding leaves as their variance
 _LARGEST = 1e290  # squared length of a row, up to which no score overflows
 _UNLABELED, _LEADING = 4096, 256  # unlabeled samples that are looked at, and directions of them that are kept
-_FOLDS = 4  # of the samples of a class; up to twice as many samples are left out one by one
+_FOLDS = 8  # of the samples of a class; with four, sets of 80 % hold 1 point too many
 _TRIED = 128  # samples per class whose misfit is measured
 _COMPARED = 2048  # how many scores may be computed to measure the novelty of one class's samples
 _NEAREST = 256  # other classes with full scores for a held-out sample; beyond these, one hardly ever is the best
@@ -119,7 +119,7 @@ class Bayes(
             before = self._summary(label) if label < task.n_known else None
             known, space = self._summary_of(task.X, members)
             if before is not None or len(members) > 1:
-                held_out[label] = self._held_out(label, space[:_TRIED], before)
+                held_out[label] = self._held_out(label, space.at(slice(_TRIED)), before)
             learned[label] = known if before is None else merged(before, known, self._rank)
         self._describe(learned)
         self._measure_novelty(held_out)
@@ -152,12 +152,12 @@ class Bayes(
     def _space(self, X: np.ndarray) -> Space:
         return self.prior_(self.embedding_(X))
 
-    def _summary_of(self, X: Any, members: np.ndarray) -> tuple[Summary, np.ndarray]:
+    def _summary_of(self, X: Any, members: np.ndarray) -> tuple[Summary, Space]:
         """The summary of some samples of a class, read in pieces, and the first piece in the space of the prior."""
         parts = list(row_chunks(members, X.shape[1]))
         every = self._rank if len(parts) == 1 else X.shape[1]  # all directions, until the pieces are merged
-        first = self._space(X[members[parts[0]]]).rows
-        found = summarize(first, every)
+        first = self._space(X[members[parts[0]]])
+        found = summarize(first.rows, every)
         for part in parts[1:]:
             found = merged(found, summarize(self._space(X[members[part]]).rows, every), every)
         return found._replace(root=found.root[max(0, len(found.root) - self._rank) :]), first
@@ -180,42 +180,51 @@ class Bayes(
 
     # Novelty of the samples that are learned
 
-    def _held_out(
-        self, label: int, rows: np.ndarray, before: Summary | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Samples, and their scores for an unknown class and for their own, learned from ``before`` and the others."""
-        prior, rank = self.prior_, self._rank
-        folds = np.arange(len(rows)) % (_FOLDS if len(rows) > 2 * _FOLDS else 2 * _FOLDS)
-        densities, offsets = [unseen(prior.nu, prior.spread)], [0.0]
+    def _held_out(self, label: int, space: Space, before: Summary | None) -> tuple[Space, np.ndarray]:
+        """Samples, and their scores for their own class, learned from ``before`` and the others."""
+        prior, rank, n_rows = self.prior_, self._rank, len(space.rows)
+        folds = np.arange(n_rows) % _FOLDS
+        own = np.empty(n_rows)
         for fold in range(folds.max() + 1):
             seen = [] if before is None else [before]
             if (folds != fold).any():
-                seen.append(summarize(rows[folds != fold], rank, quick=True))
+                seen.append(summarize(space.rows[folds != fold], rank, quick=True))
             known = reduce(lambda one, other: merged(one, other, rank), seen)
-            densities.append(predictive(known, prior.nu, prior.spread, rank))
-            offsets.append(self._offset(label, known.n))
-        scores = log_densities(rows, densities, prior.spread) + offsets
-        return rows, scores[:, 0], scores[np.arange(len(rows)), 1 + folds]
+            asked = space.at(folds == fold)
+            scores = log_densities(asked, view_of(asked, known, prior.spread), prior.nu, prior.spread)
+            own[folds == fold] = scores + self._offset(label, known.n)
+        return space, own
 
-    def _measure_novelty(self, held_out: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+    def _measure_novelty(self, held_out: dict[int, tuple[Space, np.ndarray]]) -> None:
         """Store the misfit of held-out samples for their own class, and their novelty among all classes."""
+        if not held_out:
+            self.novelties_ = self.novelties_.replaced(len(self.densities_), {})
+            return
         compared = max(_COMPARED // len(self.densities_), 2)  # among many classes a few samples of each are enough
-        found = {}
-        for label, (rows, blank, own) in held_out.items():
-            space = self.prior_.space(rows[:compared])
-            best = self._best_of(space, own[:compared], label)
-            found[label] = blank - own, blank[:compared] - best + self.prior_.beyond(space)
-        self.novelties_ = self.novelties_.replaced(len(self.densities_), found)
+        few = Space.joined([space.at(slice(compared)) for space, _ in held_out.values()])
+        own = [scores[:compared] for _, scores in held_out.values()]
+        ends = np.cumsum([len(each) for each in own])
+        labels = np.repeat(list(held_out), np.diff(ends, prepend=0))
+        novelty = self._blank(few) - self._best_of(few, np.concatenate(own), labels) + self.prior_.beyond(few)
+        misfits = [self._blank(space) - scores for space, scores in held_out.values()]
+        found = zip(held_out, zip(misfits, np.split(novelty, ends[:-1]), strict=True), strict=True)
+        self.novelties_ = self.novelties_.replaced(len(self.densities_), dict(found))
 
-    def _best_of(self, space: Space, own: np.ndarray, label: int) -> np.ndarray:
+    def _best_of(self, space: Space, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The highest score of each row among its own class, whose score is given, and the nearest others."""
-        others = np.delete(np.arange(len(self.densities_)), label)
-        if not len(others):
-            return own
-        if len(others) > _NEAREST:
-            lowest = np.nan_to_num(self.densities_.bounds(space)[0][:, others], nan=np.inf).min(axis=0)
-            others = others[np.argsort(lowest, kind="stable")[:_NEAREST]]
-        return np.maximum(own, self.densities_.scores(space, others).max(axis=1))
+        every = np.arange(len(self.densities_))
+        if len(every) <= _NEAREST:
+            scores = self.densities_.scores(space, every)
+            scores[np.arange(len(own)), labels] = own
+            return scores.max(axis=1)
+        best = own.copy()
+        for label in np.unique(labels):
+            rows = np.flatnonzero(labels == label)
+            lowest = np.nan_to_num(self.densities_.bounds(space.at(rows))[0], nan=np.inf).min(axis=0)
+            lowest[label] = np.inf
+            others = np.argsort(lowest, kind="stable")[:_NEAREST]
+            best[rows] = np.maximum(own[rows], self.densities_.scores(space.at(rows), others).max(axis=1))
+        return best
 
     # Answers
 

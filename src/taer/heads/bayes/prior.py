@@ -21,10 +21,10 @@ from taer.heads.bayes.constants import (
     WIDER,
     WITHIN,
 )
-from taer.heads.bayes.density import Spread, Summary
+from taer.heads.bayes.density import Space, Spread, nothing
 from taer.heads.bayes.integers import quantized
 from taer.heads.bayes.spectra import leading_rows
-from taer.heads.bayes.state import Densities, Space, described
+from taer.heads.bayes.state import Densities, described
 
 
 class Pseudo(NamedTuple):
@@ -104,10 +104,9 @@ class Prior:
     @cached_property
     def blank(self) -> Densities:
         """A class without samples."""
-        nothing = np.zeros((0, len(self.center)))
-        known = Summary(0.0, np.zeros(len(self.center)), nothing, 0.0)
-        none = Densities.none(len(self.center), len(self.units))
-        return none.replaced({0: described(known, self.nu, self.spread, 0, 0.0)})
+        width = len(self.center)
+        none = Densities.none(width, len(self.units))
+        return none.replaced({0: described(nothing(width), self.nu, self.spread, 0, 0.0)})
 
     @cached_property
     def spread(self) -> Spread:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from taer.heads import exact
-from taer.heads.bayes.density import Density, Spread, Summary, predictive, remaining
+from taer.heads.bayes.density import Density, Space, Spread, Summary, predictive, remaining
 from taer.heads.bayes.integers import quantized
 
 _WIDEST = 1 - 1e-9  # below one: how far directions may reduce a squared distance
@@ -18,18 +18,6 @@ _FEW = 1 / 8  # of the classes: rows with shorter lists share too few classes to
 _NARROW = 128  # features
 _AT_ONCE = 1 << 20  # products with directions that are computed together, so that they stay in the cache
 _TIES = 1e-5  # relative difference below which scores may be equal in float32
-
-
-class Space(NamedTuple):
-    """Rows in the space of the prior."""
-
-    rows: np.ndarray
-    squares: np.ndarray  # squared lengths
-    along: np.ndarray  # along the directions of class means
-
-    def at(self, which: np.ndarray) -> Space:
-        """Some of the rows."""
-        return Space(self.rows[which], self.squares[which], self.along[which])
 
 
 class Described(NamedTuple):

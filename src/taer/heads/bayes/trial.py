@@ -27,7 +27,7 @@ from taer.heads.bayes.constants import (
     TRIAL_RANK,
     TRIAL_ROWS,
 )
-from taer.heads.bayes.density import Spread, Summary, log_densities, predictive, summarize, unseen
+from taer.heads.bayes.density import Space, Spread, View, log_densities, nothing, summarize, view_of
 from taer.heads.bayes.prior import (
     Prior,
     Pseudo,
@@ -46,11 +46,11 @@ from taer.heads.closed_form.selection import evenly
 class Episode(NamedTuple):
     """Classes of the first task, some of them treated as new, and held-out samples of all."""
 
-    asked: np.ndarray  # in the space of a prior that has not seen them
+    asked: Space  # of a prior that has not seen them
     target: np.ndarray
     new: np.ndarray  # which classes are treated as new
-    known: list[Summary]
-    shown: dict[int, list[Summary]]  # the new classes, by the number of samples that they have
+    known: list[View]
+    shown: dict[int, list[View]]  # the new classes, by the number of samples that they have
     places: np.ndarray  # of the classes among the known and the new ones
     spread: Spread
 
@@ -60,10 +60,9 @@ class Episode(NamedTuple):
         shown = [self._densities(each, strength) for each in self.shown.values()]
         return np.stack([np.concatenate([known, each], axis=1)[:, self.places] for each in shown])
 
-    def _densities(self, classes: list[Summary], strength: float) -> np.ndarray:
+    def _densities(self, classes: list[View], strength: float) -> np.ndarray:
         nu = strength * self.spread.width
-        densities = [predictive(each, nu, self.spread, TRIAL_RANK) for each in classes]
-        return log_densities(self.asked, densities, self.spread)
+        return np.stack([log_densities(self.asked, each, nu, self.spread) for each in classes], axis=1)
 
 
 class Fit(NamedTuple):
@@ -73,6 +72,7 @@ class Fit(NamedTuple):
     offsets: np.ndarray  # by number of samples
     losses: np.ndarray  # weighted, by number of samples and held-out sample
     labels: np.ndarray  # classes of the held-out samples
+    best: np.ndarray  # scores of the held-out samples, where the new classes have all samples
 
 
 def fitted_prior(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo) -> Prior:
@@ -124,7 +124,7 @@ def _measured(
     strength = _chosen_strength(fits)
     many = max(float(np.median(counts)), 2 * few[-1])
     knots = np.stack([np.log([*few, many]), fits[strength].offsets])
-    far = _far(episodes[shrinkage], strength)
+    far = _far(episodes[shrinkage], strength, fits[strength].best)
     return shrinkage, strength, fits[strength].temperature, knots, far
 
 
@@ -137,17 +137,17 @@ def _chosen_strength(fits: dict[float, Fit]) -> float:
     return best if gain.mean() > 2 * gain.std() / np.sqrt(len(gain)) else STRENGTHS[0]
 
 
-def _far(episodes: list[Episode], strength: float) -> np.ndarray:
+def _far(episodes: list[Episode], strength: float, best: np.ndarray) -> np.ndarray:
     """The distance from the center that hardly a sample exceeds, of known or new classes, and a unit of it in novelty."""
-    distances, novelties = [], []
-    for each in episodes:
-        inverse, others = 1 / (1 + each.spread.psi), 1 / (1 + each.spread.rest)
-        along = np.square(each.asked @ each.spread.directions.T.astype(np.float32))
-        distances.append(np.square(each.asked).sum(axis=1) * others + along @ (inverse - others))
-        blank = log_densities(each.asked, [unseen(strength * each.spread.width, each.spread)], each.spread)[:, 0]
-        novelties.append((blank - each.scores(strength)[-1].max(axis=1))[~each.new[each.target]])
-    found = np.concatenate(distances)
-    unit = np.concatenate(novelties).std() / max(float(found.std()), 1e-300)
+    distances, blanks = [], []
+    for space, spread in ((each.asked, each.spread) for each in episodes):
+        inverse, others = 1 / (1 + spread.psi), 1 / (1 + spread.rest)
+        distances.append(space.squares * others + np.square(space.along) @ (inverse - others))
+        view = view_of(space, nothing(space.rows.shape[1]), spread)
+        blanks.append(log_densities(space, view, strength * spread.width, spread))
+    known = np.concatenate([~each.new[each.target] for each in episodes])
+    found, novelties = np.concatenate(distances), (np.concatenate(blanks) - best)[known]
+    unit = novelties.std() / max(float(found.std()), 1e-300)
     return np.array([found.mean() + FAR * found.std(), unit], np.float64)
 
 
@@ -174,18 +174,31 @@ def _episodes(
             space = map_(rows)
             shown = [space[members[label][tested[label] :]] for label in fresh]
             known = [space[members[label][tested[label] :]] for label in old]
+            spread = spread_of_means(means, counts, within, map_)
+            seen_from = _single(space[asked], spread)
             found[shrinkage].append(
                 Episode(
-                    asked=space[asked].astype(np.float32),
+                    asked=seen_from,
                     target=y[asked],
                     new=new,
-                    known=[summarize(each, TRIAL_RANK, quick=True) for each in known],
-                    shown={k: [summarize(each[:k], TRIAL_RANK, quick=True) for each in shown] for k in shots},
+                    known=_views(seen_from, known, spread),
+                    shown={k: _views(seen_from, [each[:k] for each in shown], spread) for k in shots},
                     places=np.argsort(np.concatenate([old, fresh])),
-                    spread=spread_of_means(means, counts, within, map_),
+                    spread=spread,
                 )
             )
     return found
+
+
+def _single(rows: np.ndarray, spread: Spread) -> Space:
+    """Rows in single precision: enough for a trial, and faster."""
+    rows = rows.astype(np.float32)
+    return Space(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T.astype(np.float32))
+
+
+def _views(space: Space, samples: list[np.ndarray], spread: Spread) -> list[View]:
+    """Classes with these samples, from the rows that are asked."""
+    return [view_of(space, summarize(each, TRIAL_RANK, quick=True), spread) for each in samples]
 
 
 def _some(numbers: np.ndarray) -> np.ndarray:
@@ -219,4 +232,4 @@ def _fit(scores: np.ndarray, target: np.ndarray, new: np.ndarray, width: int) ->
     bounds = [(1 / 256, 4.0)] + [(-0.5, 0.5)] * len(scores)
     start = np.array([1 / (TEMPERATURE * np.sqrt(width))] + [0.0] * len(scores))
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0], target)
+    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0], target, scores[-1].max(axis=1))
