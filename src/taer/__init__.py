@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from taer.heads.adapter.joint import JointAdapter as JointAdapter
     from taer.heads.adapter.xdg import XdGAdapter as XdGAdapter
     from taer.heads.closed_form.bayes import Bayes as Bayes
+    from taer.heads.closed_form.bayes_replay import BayesReplay as BayesReplay
     from taer.heads.closed_form.factor_analyzer import FactorAnalyzer as FactorAnalyzer
     from taer.heads.closed_form.fecam import FeCAM as FeCAM
     from taer.heads.closed_form.gauss_chain import GaussChain as GaussChain

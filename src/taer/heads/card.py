@@ -30,6 +30,7 @@ class Card:
     linear: bool = True  # whether its scores are one product with the columns of the classes
     exports: bool = True  # whether it has an ONNX form
     sums: bool = False  # whether its state is sums over samples, so that ``unlearn`` and ``merge`` are exact
+    relearns: bool = False  # whether it does so by learning again from kept samples
     few_shot: bool = True  # whether classes of five samples are predicted at all beside classes of many
     guesses_task: bool = False  # whether it has outputs per task and must guess the task of a sample
 
@@ -41,13 +42,18 @@ class Card:
     def frozen(self) -> bool:
         return self.old_scores == "never"
 
+    @property
+    def corrects(self) -> bool:
+        """Whether it has ``unlearn`` and ``merge``."""
+        return self.sums or self.relearns
+
     def facts(self) -> dict[str, str]:
         """The entries of a table of heads, by the titles of its columns."""
         return {
             "exemplars": _EXEMPLARS[self.keeps],
             "old scores move": "never" if self.frozen else "yes",
             "forgets a class exactly": self.forgets,
-            "unlearns samples, merges": "yes" if self.sums else "no",
+            "unlearns samples, merges": "yes" if self.corrects else "no",
             "few examples": "yes" if self.few_shot else "no",
             "ONNX": "yes" if self.exports else "no",
         }

@@ -9,6 +9,7 @@ import numpy as np
 
 from taer.heads import Learned
 from taer.heads.closed_form.calibration import PooledLosses
+from taer.heads.closed_form.correction import KeptSamples
 from taer.heads.closed_form.prior import Prior
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
 from taer.memory import POLICIES, Everything
@@ -28,7 +29,7 @@ KINDS: dict[str, Any] = {
     "statistics": ClassStatistics,
     "memory-everything": Everything,
     **{f"memory-{name}": kind for name, kind in POLICIES.items()},
-    **{kind.kind: kind for kind in (Standardize, Normalize, RandomFeatures, PooledLosses, Prior)},
+    **{kind.kind: kind for kind in (Standardize, Normalize, RandomFeatures, PooledLosses, Prior, KeptSamples)},
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
 
