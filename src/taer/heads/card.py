@@ -12,6 +12,7 @@ GROUPS = {
     "related": "methods of its related work",
     "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
     "frozen": "old scores that never move, without exemplars",
+    "replay": "old scores that never move, with kept samples: the paper's idea on closed forms",
     "adapter": "methods that need hidden units, on a small adapter above the features, with their own bounds",
     "bound": "the lower and the upper bound",
     "own": "heads of your own",

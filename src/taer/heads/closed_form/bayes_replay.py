@@ -34,7 +34,7 @@ class BayesReplay(
     Bayes,
     name="bayes-replay",
     card=Card(
-        "frozen",
+        "replay",
         old_scores="never",
         keeps="everything",
         forgets="except its part in the prior and the corrections of others",
@@ -85,7 +85,7 @@ class BayesReplay(
         "penalty_": number(above=0, help="penalty of the corrections, chosen on the first task"),
         "weights_": array("classes", "width", help="corrections of the classes in the space of the prior"),
         "biases_": array("classes", help="and what is added to them"),
-        "memory_": value_of(KeptSamples, width="width", help="kept samples in the space of the prior, in int8"),
+        "kept_": value_of(KeptSamples, width="width", help="kept samples in the space of the prior, in int8"),
     }
 
     def _begin(self, task: Task) -> None:
@@ -93,7 +93,7 @@ class BayesReplay(
         width = task.X.shape[1]
         self.scale_, self.penalty_ = CAREFUL
         self.weights_, self.biases_ = np.zeros((0, width), self.dtype_), np.zeros(0)
-        self.memory_ = KeptSamples.of(np.zeros((0, width)), np.zeros(0), np.zeros(0))
+        self.kept_ = KeptSamples.of(np.zeros((0, width)), np.zeros(0), np.zeros(0))
 
     def _learn(self, task: Task) -> None:
         known = task.current[task.current < task.n_known]
@@ -124,7 +124,7 @@ class BayesReplay(
 
     def _separate(self, classes: np.ndarray) -> None:
         """Take some classes out of the log Σ exp of the kept samples, before their scores change."""
-        memory = self.memory_
+        memory = self.kept_
         if not len(classes) or not len(memory):
             return
         share = np.exp(log_sum_exp(self._for_kept(memory, classes)) - memory.logs)
@@ -133,7 +133,7 @@ class BayesReplay(
         others = np.setdiff1d(np.arange(len(self.biases_)), classes)
         unclear = np.flatnonzero(~(share < 1 - _CLEAR))
         logs[unclear] = log_sum_exp(self._for_kept(memory.taken(unclear), others))
-        self.memory_ = memory.with_logs(logs)
+        self.kept_ = memory.with_logs(logs)
 
     def _plain(self, memory: KeptSamples, classes: np.ndarray) -> np.ndarray:
         """Scores of ``bayes`` in units of the temperature; for the own class, of one that has not seen the sample."""
@@ -155,7 +155,7 @@ class BayesReplay(
         """Learn the corrections of some classes, which are not in the log Σ exp of the kept samples."""
         others = np.setdiff1d(np.arange(len(self.classes_)), classes)
         added = added.with_logs(log_sum_exp(self._for_kept(added, others)))
-        memory = self.memory_.plus(added).limited(self.memory_per_class)
+        memory = self.kept_.plus(added).limited(self.memory_per_class)
         plain, enough = self._plain(memory, classes), memory.counts(len(self.classes_))[classes] >= ENOUGH
         columns = np.zeros((len(classes), memory.rows.shape[1] + 1))
         if first and enough.sum() > 1:
@@ -168,7 +168,7 @@ class BayesReplay(
         self.weights_, self.biases_ = self.weights_.copy(), self.biases_.copy()
         self.weights_[classes], self.biases_[classes] = exact.rounded(columns[:, :-1], self.dtype_), columns[:, -1]
         scores = corrected(Problem(memory.space(), self.scale_ * plain, memory.y, memory.scales), columns)
-        self.memory_ = memory.with_logs(np.logaddexp(memory.logs, log_sum_exp(scores)))
+        self.kept_ = memory.with_logs(np.logaddexp(memory.logs, log_sum_exp(scores)))
 
     def _first_columns(self, memory: KeptSamples, classes: np.ndarray, plain: np.ndarray) -> np.ndarray:
         """Corrections of classes of the first task among each other; also chooses how strong corrections are."""
@@ -216,13 +216,13 @@ class BayesReplay(
     def _sums_of(self, task: Task) -> Summaries:
         """The sums of samples that are taken back; they leave the memory, too."""
         taken = KeptSamples.of(self.prior_(self.embedding_(task.X[:])), task.y, np.zeros(len(task.y)))
-        self.memory_ = self.memory_.minus(taken)
+        self.kept_ = self.kept_.minus(taken)
         return super()._sums_of(task)
 
     def _set_sums(self, sums: Summaries, changed: np.ndarray) -> None:
         self._separate(changed[changed < len(self.biases_)])
         super()._set_sums(sums, changed)
-        self._correct(changed, self.memory_.taken(np.zeros(0, np.int64)))
+        self._correct(changed, self.kept_.taken(np.zeros(0, np.int64)))
 
     def _fixed(self) -> dict[str, Any]:
         return super()._fixed() | {"scale_": self.scale_, "penalty_": self.penalty_}
@@ -230,7 +230,7 @@ class BayesReplay(
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
         numbers = np.array([self._number_of(label) for label, _ in other.learning_order_], np.int64)
-        added = replace(other.memory_, y=numbers[other.memory_.y]).minus(self.memory_)
+        added = replace(other.kept_, y=numbers[other.kept_.y]).minus(self.kept_)
         changed = np.unique(added.y)
         self._separate(changed)
         self._correct(changed, added)
