@@ -59,6 +59,12 @@ def assert_constants_are_those_of_the_scores(head):
     np.testing.assert_allclose(head.kept_.logs, log_sum_exp(head._for_kept(head.kept_, every)), atol=1e-3)
 
 
+def test_probabilities_are_calibrated(heads, curved):
+    X, y = curved[1]
+    errors = [taer.metrics.expected_calibration_error(head.predict_proba(X), y) for head in heads]
+    assert errors[1] < max(0.04, errors[0] + 0.01)
+
+
 @pytest.mark.slow
 def test_with_many_examples_it_is_more_accurate_than_bayes():
     sketches = taer.load_features()
@@ -199,4 +205,4 @@ def test_classes_together_score_as_before_their_correction():
 
 
 def test_the_strength_is_the_careful_one_for_a_small_first_task():
-    assert chosen_strength(problem(4)) == CAREFUL
+    assert chosen_strength(problem(4)) == (CAREFUL, 1.0)

@@ -44,7 +44,7 @@ class BayesReplay(
 ):
     """``bayes`` and a linear correction: more accurate where samples may be kept and classes have many of them.
 
-    The score of class c is, with T the temperature and z a row in the space of the prior::
+    The score of class c is, with T the temperature of ``bayes`` and z a row in the space of the prior::
 
         a · bayes_c(z)  +  T · (w_c · z + b_c)
 
@@ -81,6 +81,7 @@ class BayesReplay(
     )
 
     fitted: ClassVar[dict[str, Fitted]] = {
+        "unit_": number(above=0, help="the temperature of ``bayes``, which is the unit of corrections"),
         "scale_": number(above=0, help="factor of the scores of ``bayes``, chosen on the first task"),
         "penalty_": number(above=0, help="penalty of the corrections, chosen on the first task"),
         "weights_": array("classes", "width", help="corrections of the classes in the space of the prior"),
@@ -91,7 +92,7 @@ class BayesReplay(
     def _begin(self, task: Task) -> None:
         super()._begin(task)
         width = task.X.shape[1]
-        self.scale_, self.penalty_ = CAREFUL
+        self.unit_, (self.scale_, self.penalty_) = self.temperature_, CAREFUL
         self.weights_, self.biases_ = np.zeros((0, width), self.dtype_), np.zeros(0)
         self.kept_ = KeptSamples.of(np.zeros((0, width)), np.zeros(0), np.zeros(0))
 
@@ -136,14 +137,14 @@ class BayesReplay(
         self.kept_ = memory.with_logs(logs)
 
     def _plain(self, memory: KeptSamples, classes: np.ndarray) -> np.ndarray:
-        """Scores of ``bayes`` in units of the temperature; for the own class, of one that has not seen the sample."""
+        """Scores of ``bayes`` in units of its temperature; for the own class, of one that has not seen the sample."""
         space, wide = memory.space(), max(memory.rows.shape[1], 32 * len(classes))
         parts = [self._scores_at(space[part], classes) for part in row_chunks(space, wide)] if len(classes) else []
         scores = np.concatenate(parts).astype(np.float64) if parts else np.zeros((len(memory), len(classes)))
         target = _targets(memory.y, classes)
         mine = np.flatnonzero(target >= 0)
         scores[mine, target[mine]] = memory.own[mine]
-        return scores / self.temperature_
+        return scores / self.unit_
 
     def _for_kept(self, memory: KeptSamples, classes: np.ndarray) -> np.ndarray:
         """The same with the correction."""
@@ -175,7 +176,8 @@ class BayesReplay(
         rows = np.isin(memory.y, classes)
         y = _targets(memory.y[rows], classes)
         problem = Problem(memory.space()[rows], plain[rows], y, balanced(y))
-        self.scale_, self.penalty_ = chosen_strength(problem)
+        (self.scale_, self.penalty_), temperature = chosen_strength(problem)
+        self.temperature_ = self.unit_ * temperature
         scaled = problem._replace(base=self.scale_ * problem.base)
         return in_place(scaled, learned_columns(scaled, self.penalty_), self.penalty_)
 
@@ -187,7 +189,7 @@ class BayesReplay(
             self.prior_(self.embedding_(X)),
         )
         linear = exact.products(space, self.weights_[wanted]) + self.biases_[wanted]
-        return (self.scale_ * self._scores_at(space, wanted) + self.temperature_ * linear).astype(self.dtype_)
+        return (self.scale_ * self._scores_at(space, wanted) + self.unit_ * linear).astype(self.dtype_)
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         return Head._best(self, X)  # the bounds of ``bayes`` know no correction
@@ -201,8 +203,8 @@ class BayesReplay(
     def graph(self, graph: Any) -> str:
         plain = graph.add("Mul", super().graph(graph), np.array(self.scale_))
         origin = self.prior_(np.zeros((1, self.n_features_in_)))
-        weights = self.temperature_ * self.weights_[self.numbers_].astype(np.float64)
-        offsets = weights @ origin[0] + self.temperature_ * self.biases_[self.numbers_]
+        weights = self.unit_ * self.weights_[self.numbers_].astype(np.float64)
+        offsets = weights @ origin[0] + self.unit_ * self.biases_[self.numbers_]
         map_ = self.prior_(np.eye(self.n_features_in_)) - origin
         linear = graph.add("Gemm", self.embedding_.graph(graph, "features"), weights @ map_.T, offsets, transB=1)
         return str(graph.add("Add", plain, linear))
@@ -225,7 +227,7 @@ class BayesReplay(
         self._correct(changed, self.kept_.taken(np.zeros(0, np.int64)))
 
     def _fixed(self) -> dict[str, Any]:
-        return super()._fixed() | {"scale_": self.scale_, "penalty_": self.penalty_}
+        return super()._fixed() | {name: getattr(self, name) for name in ("scale_", "penalty_")}
 
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)

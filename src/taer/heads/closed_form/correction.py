@@ -12,6 +12,7 @@ from scipy.linalg import solve
 from scipy.optimize import minimize
 
 from taer.heads.base import log_sum_exp
+from taer.heads.closed_form.calibration import best_temperature
 from taer.heads.closed_form.selection import evenly
 
 ENOUGH = 10  # kept samples of a class from which a correction is learned: with fewer it does harm
@@ -196,20 +197,26 @@ def in_place(problem: Problem, columns: np.ndarray, penalty: float) -> np.ndarra
     return columns - common
 
 
-def chosen_strength(problem: Problem) -> Strength:
-    """The default, unless the bold one has a higher accuracy on held-out samples by two standard errors."""
+def chosen_strength(problem: Problem) -> tuple[Strength, float]:
+    """How strong corrections are, and the temperature of the corrected scores, by held-out samples.
+
+    The strength is the default, unless the bold one has a higher accuracy by two standard errors.
+    """
     if problem.base.shape[1] < LEAST_CLASSES:
-        return CAREFUL
+        return CAREFUL, 1.0
     some = problem.picked(evenly(np.argsort(problem.target, kind="stable"), _TRIAL_ROWS))
-    gain = some.weight * (_right(some, BOLD).astype(np.float64) - _right(some, DEFAULT))
-    return BOLD if gain.mean() > _SURE * gain.std() / np.sqrt(len(gain)) else DEFAULT
+    scores = {strength: _held_out_scores(some, strength) for strength in (DEFAULT, BOLD)}
+    right = {strength: found.argmax(axis=1) == some.target for strength, found in scores.items()}
+    gain = some.weight * (right[BOLD].astype(np.float64) - right[DEFAULT])
+    chosen = BOLD if gain.mean() > _SURE * gain.std() / np.sqrt(len(gain)) else DEFAULT
+    return chosen, best_temperature(scores[chosen], some.target, some.weight)
 
 
-def _right(problem: Problem, strength: Strength) -> np.ndarray:
-    """Which samples, sorted by class, get their class with a correction that is learned without them."""
+def _held_out_scores(problem: Problem, strength: Strength) -> np.ndarray:
+    """Scores of samples, sorted by class, with a correction that is learned without them."""
     folds = (np.arange(len(problem.target)) - np.searchsorted(problem.target, problem.target)) % _FOLDS
-    scaled, best = problem._replace(base=strength.scale * problem.base), np.empty(len(folds), np.int64)
+    scaled, scores = problem._replace(base=strength.scale * problem.base), np.empty(problem.base.shape)
     for fold in range(_FOLDS):
         columns = learned_columns(scaled.picked(folds != fold), strength.penalty)
-        best[folds == fold] = corrected(scaled.picked(folds == fold), columns).argmax(axis=1)
-    return np.asarray(best == problem.target)
+        scores[folds == fold] = corrected(scaled.picked(folds == fold), columns)
+    return scores
