@@ -32,7 +32,7 @@ class Strength(NamedTuple):
 
 
 DEFAULT = Strength(0.7, 300.0)
-BOLD = Strength(0.4, 100.0)  # where held-out samples ask for it
+BOLD = Strength(0.5, 100.0)  # where held-out samples ask for it
 CAREFUL = Strength(1.0, 1000.0)  # where there are too few classes to ask
 
 
