@@ -45,6 +45,7 @@ from taer.threads import one_blas_thread
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 METHODS = (
     "bayes",
+    "bayes-replay",
     "gauss-chain",
     "gauss-frozen",
     "lda-frozen",

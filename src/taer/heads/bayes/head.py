@@ -267,11 +267,14 @@ class Bayes(
     def novelty_graph(self, graph: Any, probabilities: str) -> str:
         space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
         blank = self.prior_.blank.graph(graph, space, along, np.zeros(1, np.int64))
-        best = graph.add("ReduceMax", graph.cast("scores", np.float64), axes=[1], keepdims=1)
-        best = graph.add("Mul", best, np.array(self.temperature_))
+        best = graph.add("ReduceMax", self._density_graph(graph, space), axes=[1], keepdims=1)
         far = self.prior_.far_graph(graph, space, along)
         novelty = graph.add("Add", graph.add("Sub", blank, best), far)
         return str(graph.add("Squeeze", novelty, np.array([1])))
+
+    def _density_graph(self, graph: Any, space: str) -> str:
+        """Add the scores of the densities, from those that the graph has divided by the temperature."""
+        return str(graph.add("Mul", graph.cast("scores", np.float64), np.array(self.temperature_)))
 
     # Corrections
 
