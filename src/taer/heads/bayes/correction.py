@@ -19,6 +19,7 @@ ENOUGH = 10  # kept samples of a class from which a correction is learned: with 
 LEAST_CLASSES = 8  # in the first task, for a choice by held-out samples
 _STEPS = 15  # of L-BFGS
 _BIAS = 1e-3  # penalty of the bias, as a fraction of that of the weights
+_APART = 8.0  # logarithm of the odds beyond which a correction changes nothing
 _FOLDS = 4  # of the samples, held out in turn
 _TRIAL_ROWS = 10_000
 _SURE = 2.0  # standard errors by which another strength than the default must be better
@@ -104,6 +105,11 @@ class Problem(NamedTuple):
     target: np.ndarray  # number among these classes, -1 for another class
     weight: np.ndarray
     rest: np.ndarray | None = None  # log Σ exp of the scores of the other classes
+
+    @property
+    def matters(self) -> np.ndarray:
+        """Which samples say something: those of the classes, and others that a correction could give to them."""
+        return (self.target >= 0) | (self.base.max(axis=1) > self.rest - _APART)
 
     def picked(self, rows: np.ndarray) -> Problem:
         rest = None if self.rest is None else self.rest[rows]

@@ -112,6 +112,10 @@ class Bayes(
         return self._change(measure)
 
     def _learn(self, task: Task) -> None:
+        self._measure_novelty(self._learn_densities(task))
+
+    def _learn_densities(self, task: Task) -> dict[int, Any]:
+        """Store the densities of the classes; returns what :meth:`_held_out` found for each with two samples."""
         if task.number == 1:
             self._begin(task)
         learned, held_out = {}, {}
@@ -122,7 +126,7 @@ class Bayes(
                 held_out[label] = self._held_out(label, space[:_TRIED], before)
             learned[label] = known if before is None else merged(before, known, self._rank)
         self._describe(learned)
-        self._measure_novelty(held_out)
+        return held_out
 
     def _begin(self, task: Task) -> None:
         """Fit the prior."""

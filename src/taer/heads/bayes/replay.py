@@ -28,7 +28,7 @@ from taer.heads.params import param
 from taer.rows import row_chunks
 
 _CLEAR = 0.1  # share of the other classes in Σ exp from which it is found by subtraction
-_OWN_ROWS, _OTHER_ROWS = 500, 30  # most samples of a class on which itself, and later classes, are learned
+_OWN_ROWS, _OTHER_ROWS = 500, 64  # most samples of a class on which itself, and later classes, are learned
 
 
 class BayesReplay(
@@ -98,24 +98,31 @@ class BayesReplay(
         before = {label: self._summary(label) for label in known.tolist()}
         if task.number > 1:
             self._separate(known)
-        super()._learn(task)
-        self._correct(task.current, self._sampled(task, before), first=task.number == 1)
-
-    def _sampled(self, task: Task, before: dict[int, Summary]) -> KeptSamples:
-        """The samples of a task with the scores for their own classes, each learned without the sample."""
-        found = KeptSamples.none(task.X.shape[1])
+        held_out = self._learn_densities(task)
+        self._measure_novelty(held_out)
+        added = KeptSamples.none(task.X.shape[1])
         for label, members in task.members():
-            parts = row_chunks(members, task.X.shape[1])
-            rows = np.concatenate([self._space(task.X[members[part]]).rows for part in parts])
-            own = self._own_scores(label, rows, before.get(label))
-            found = found.plus(KeptSamples.of(rows, np.full(len(rows), label), own).limited(self.memory_per_class))
-        return found
+            found = held_out.get(label)
+            if found is None or len(found[0]) < len(members):  # the novelty of some samples is enough
+                found = self._own_scores(label, self._rows(task.X, members), before.get(label))
+            added = added.plus(self._sampled(label, found[0], found[-1]))
+        self._correct(task.current, added, first=task.number == 1)
 
-    def _own_scores(self, label: int, rows: np.ndarray, before: Summary | None) -> np.ndarray:
+    def _rows(self, X: Any, members: np.ndarray) -> np.ndarray:
+        return np.concatenate([self._space(X[members[part]]).rows for part in row_chunks(members, X.shape[1])])
+
+    def _own_scores(self, label: int, rows: np.ndarray, before: Summary | None) -> tuple[np.ndarray, np.ndarray]:
+        """Samples and the scores for their own class, each learned without the sample unless that is the only one."""
         if before is None and len(rows) == 1:
-            return approximate_scores(self.densities_, self.prior_.spread, rows, np.array([label]))[:, 0]
-        own, count = self._held_out(label, rows, before)[-1], float(self.densities_.counts[label])
-        return own + self._offset(label, count) - self._offset(label, max(1.0, count - len(rows) / 4))
+            return rows, approximate_scores(self.densities_, self.prior_.spread, rows, np.array([label]))[:, 0]
+        return rows, self._held_out(label, rows, before)[-1]
+
+    def _sampled(self, label: int, rows: np.ndarray, own: np.ndarray) -> KeptSamples:
+        """Samples to keep; their scores get the offset of a class with all samples."""
+        count = float(self.densities_.counts[label])
+        fewer = max(1.0, count - len(rows) / 4)
+        own = own + (self._offset(label, count) - self._offset(label, fewer))
+        return KeptSamples.of(rows, np.full(len(rows), label), own).limited(self.memory_per_class)
 
     def _separate(self, classes: np.ndarray) -> None:
         """Take some classes out of the log Σ exp of the kept samples, before their scores change."""
@@ -154,11 +161,15 @@ class BayesReplay(
         self.kept_ = self.kept_.plus(added).limited(self.memory_per_class)
         self.corrections_ = self.corrections_.cleared(classes, n_classes)
         enough = classes[self.kept_.counts(n_classes)[classes] >= ENOUGH]
-        if len(enough) > first:
+        if len(enough) > first:  # among the first classes there must be another one
             places = self._asked(enough)
             memory = self._counted(self.kept_.taken(places), enough)
-            self._learn_columns(memory, enough, first, len(self.kept_))
-            self._keep_logs(places, memory, enough)
+            plain = self._plain(memory, enough)
+            columns = self._learned(memory, enough, plain, first)
+            self.corrections_ = self.corrections_.learned(enough, columns)
+            linear = memory.space() @ self.corrections_.weights[enough].T + self.corrections_.biases[enough]
+            logs = np.logaddexp(memory.logs, log_sum_exp(self.corrections_.scale * plain + linear))
+            self._keep_logs(places, logs)
 
     def _asked(self, classes: np.ndarray) -> np.ndarray:
         """Places of the kept samples on which some classes are learned: theirs, and some of every other class."""
@@ -176,22 +187,21 @@ class BayesReplay(
         logs[fresh] = log_sum_exp(self._for_kept(memory.taken(fresh), others))
         return memory.with_logs(logs)
 
-    def _learn_columns(self, memory: KeptSamples, classes: np.ndarray, first: bool, total: int) -> None:
-        target, plain = _targets(memory.y, classes), self._plain(memory, classes)
-        problem = Problem(memory.space(), plain, target, balanced(memory.y, total), memory.logs)
+    def _learned(self, memory: KeptSamples, classes: np.ndarray, plain: np.ndarray, first: bool) -> np.ndarray:
+        """Columns of some classes."""
+        target, weight = _targets(memory.y, classes), balanced(memory.y, len(self.kept_))
+        problem = Problem(memory.space(), plain, target, weight, memory.logs)
         if first:
             self.corrections_, columns = first_columns(problem, self.corrections_)
-        else:
-            problem = problem._replace(base=self.corrections_.scale * plain)
-            columns = learned_columns(problem, self.corrections_.penalty)
-        self.corrections_ = self.corrections_.learned(classes, columns)
+            return columns
+        scaled = problem._replace(base=self.corrections_.scale * plain)
+        return learned_columns(scaled.picked(scaled.matters), self.corrections_.penalty)
 
-    def _keep_logs(self, places: np.ndarray, memory: KeptSamples, classes: np.ndarray) -> None:
+    def _keep_logs(self, places: np.ndarray, logs: np.ndarray) -> None:
         """Store the log Σ exp of some samples of each class, with which later classes are compared."""
-        some = some_of_each(memory.y, _OTHER_ROWS)
-        kept, logs = memory.taken(some), np.full(len(self.kept_), np.nan)
-        logs[places[some]] = np.logaddexp(kept.logs, log_sum_exp(self._for_kept(kept, classes)))
-        self.kept_ = self.kept_.with_logs(logs)
+        some, every = some_of_each(self.kept_.y[places], _OTHER_ROWS), np.full(len(self.kept_), np.nan)
+        every[places[some]] = logs[some]
+        self.kept_ = self.kept_.with_logs(every)
 
     # Answers
 
