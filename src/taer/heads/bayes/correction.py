@@ -60,7 +60,7 @@ class Corrections:
 
     def cleared(self, classes: np.ndarray, n_classes: int) -> Self:
         """With no corrections of some classes, which are not counted either; numbers beyond the last are new ones."""
-        grown_ = {name: grown(getattr(self, name), n_classes) for name in _BY_CLASS}
+        grown_: dict[str, Any] = {name: grown(getattr(self, name), n_classes) for name in _BY_CLASS}
         for values in grown_.values():
             values[classes] = 0
         return replace(self, **grown_)
@@ -72,7 +72,8 @@ class Corrections:
         return replace(self, weights=weights, biases=biases, counted=np.ones_like(self.counted))
 
     def without(self, label: int) -> Self:
-        return replace(self, **{name: np.delete(getattr(self, name), label, axis=0) for name in _BY_CLASS})
+        left: dict[str, Any] = {name: np.delete(getattr(self, name), label, axis=0) for name in _BY_CLASS}
+        return replace(self, **left)
 
     def check(self, width: int, n_classes: int) -> None:
         """Raise ValueError unless these are corrections of so many classes and features."""
@@ -109,7 +110,9 @@ class Problem(NamedTuple):
     @property
     def matters(self) -> np.ndarray:
         """Which samples say something: those of the classes, and others that a correction could give to them."""
-        return (self.target >= 0) | (self.base.max(axis=1) > self.rest - _APART)
+        rest = -np.inf if self.rest is None else self.rest
+        found: np.ndarray = (self.target >= 0) | (self.base.max(axis=1) > rest - _APART)
+        return found
 
     def picked(self, rows: np.ndarray) -> Problem:
         rest = None if self.rest is None else self.rest[rows]
