@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 import taer
 from taer.heads.base import log_sum_exp
-from taer.heads.bayes import correction
+from taer.heads.bayes import correction, replay
+from taer.heads.bayes.approximate import approximate_scores
 from taer.heads.bayes.correction import (
     CAREFUL,
     Problem,
@@ -135,6 +136,34 @@ def test_merged_copies_know_the_samples_of_both(curved):
     assert (both.kept_.counts(14) == 60).all()
     assert both.score(*test) > taer.Bayes().partial_fit(*train).score(*test) - 0.02
     assert_constants_are_those_of_the_scores(both)
+
+
+def test_classes_of_few_examples_are_compared_with_once_a_class_has_enough(curved):
+    train, _ = curved
+    few = [i for c in (10, 11) for i in np.flatnonzero(train[1] == c)[:5]]
+    head = taer.BayesReplay().partial_fit(*some(train, range(10))).partial_fit(train[0][few], train[1][few])
+    assert head.corrections_.counted.sum() == 10
+    head.partial_fit(*some(train, [12, 13]))
+    assert head.corrections_.counted.all()
+    assert not head.corrections_.weights[10:12].any()
+    assert_constants_are_those_of_the_scores(head)
+
+
+def test_a_class_is_compared_with_some_samples_of_each_other(curved, monkeypatch):
+    train, test = curved
+    monkeypatch.setattr(replay, "_OTHER_ROWS", 15)
+    head = taer.BayesReplay().partial_fit(*some(train, range(10))).partial_fit(*some(train, range(10, 14)))
+    assert np.bincount(head.kept_.y[head.kept_.compared]).tolist() == [15] * 14
+    assert len(head.kept_) == len(train[1])
+    assert_constants_are_those_of_the_scores(head)
+    assert head.score(*test) > taer.Bayes().partial_fit(*train).score(*test) - 0.02
+
+
+def test_scores_for_learning_are_near_those_of_bayes(heads, curved):
+    bayes, classes = heads[0], np.array([1, 4, 12])
+    space = bayes._space(curved[1][0])
+    near = approximate_scores(bayes.densities_, bayes.prior_.spread, space.rows, classes)
+    np.testing.assert_allclose(near, bayes.densities_.scores(space, classes), atol=1e-3)
 
 
 def test_only_so_many_samples_are_kept_of_a_class(curved):
