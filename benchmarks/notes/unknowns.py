@@ -1,6 +1,7 @@
 """Near and far unknowns, thresholds without held-out samples, and the coverage of sets, as tables in Markdown.
 
-    python -m benchmarks.notes.unknowns --banking77 FILE --cub200 FILE --flowers102 FILE --out-of-scope FILE [--method bayes]
+    python -m benchmarks.notes.unknowns --banking77 FILE --cub200 FILE --flowers102 FILE --out-of-scope FILE \\
+        [--method bayes]
 
 A head learns some classes with all samples and others with five. The first table has the AUROC of ``novelty`` with test
 samples of other classes, or with the samples of --out-of-scope, as unknowns; ranges are over the orders of classes. The

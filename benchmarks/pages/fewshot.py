@@ -51,6 +51,7 @@ from taer.threads import one_blas_thread
 
 METHODS = (
     "bayes",
+    "bayes-replay",
     "gauss-chain",
     "gauss-frozen",
     "lda-frozen",

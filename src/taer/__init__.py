@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Bayes": "taer.heads.bayes.head",
+    "BayesReplay": "taer.heads.bayes.replay",
     "TaER": "taer.heads.descent.taer",
     "ER": "taer.heads.descent.er",
     "SLDA": "taer.heads.closed_form.slda",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from taer.heads import Card as Card
     from taer.heads import make_head as make_head
     from taer.heads.bayes.head import Bayes as Bayes
+    from taer.heads.bayes.replay import BayesReplay as BayesReplay
     from taer.heads.closed_form.lda_frozen import LDAFrozen as LDAFrozen
     from taer.heads.closed_form.ncm import NCM as NCM
     from taer.heads.closed_form.ridge import Ridge as Ridge

@@ -52,7 +52,7 @@ def test_what_it_keeps(name, hard_tasks):
     head = learn(small_head(name, random_state=0), hard_tasks)
     memory, samples = getattr(head, "memory_", None), sum(len(y) for _, y in hard_tasks)
     kept = (
-        "everything" if isinstance(memory, Everything)
+        "everything" if isinstance(memory, Everything) or hasattr(head, "kept_")
         else "exemplars" if memory is not None
         else "statistics" if hasattr(head, "statistics_") or hasattr(head, "densities_")
         else "nothing"

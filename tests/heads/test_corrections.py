@@ -14,7 +14,7 @@ from tests.conftest import blobs, everyday, heads_with, small_head
 
 pytestmark = pytest.mark.filterwarnings("ignore::taer.heads.few.FewSamplesWarning")
 ON_SUMS = heads_with(sums=True)
-OTHERS = [name for name in taer.HEADS if name not in ON_SUMS]
+OTHERS = heads_with(corrects=False)
 on_sums = pytest.mark.parametrize("name", ON_SUMS)
 # Heads whose first task fixes nothing but the origin of the features.
 FREE = ["ncm", "slda", "ridge", "ranpac", "rgda", "fecam"]

@@ -22,7 +22,8 @@ SHIFTS = [
 ]
 # What is done to each sample depends on where zero is: unit length, cosines or random features.
 FROM_ZERO = {
-    "bayes", "ncm", "ranpac", "rff-lda", "rgda", "fecam", "factor-analyzer", "gauss-chain", "gauss-frozen", "lda-frozen",
+    "bayes", "bayes-replay", "ncm", "ranpac", "rff-lda", "rgda", "fecam", "factor-analyzer", "gauss-chain", "gauss-frozen",
+    "lda-frozen",
 }  # fmt: skip
 # Its masks are so steep that the rounding of float32 alone opens or shuts a unit.
 TOLERANCE = {"hat-adapter": 0.05}
@@ -30,7 +31,15 @@ CASES = {
     **{name: (name, {}) for name in taer.HEADS},
     **{
         f"{name}-none": (name, {"normalize": "none"})
-        for name in ("bayes", "rgda", "factor-analyzer", "gauss-chain", "gauss-frozen", "lda-frozen")
+        for name in (
+            "bayes",
+            "bayes-replay",
+            "rgda",
+            "factor-analyzer",
+            "gauss-chain",
+            "gauss-frozen",
+            "lda-frozen",
+        )
     },
     "ncm-euclidean": ("ncm", {"metric": "euclidean"}),
     "taer-center": ("taer", {"standardize": "center"}),

@@ -19,7 +19,7 @@ DRAWS = {"gss", "mer"}  # whose memory is drawn while it learns, from samples in
 
 def cannot_hold(head):
     """Checks by name, with the reason."""
-    if head.weighs or head.name in DRAWS:
+    if head.weighs or head.card.relearns or head.name in DRAWS:
         return {
             "check_sample_weight_equivalence_on_dense_data": "samples are held out or drawn, whatever their weight"
         }

@@ -61,6 +61,23 @@ def test_an_example_that_waits_is_corrected_in_place(client):
     assert add(client, "a", vectors(0, 1))["ids"] == [ids[2] + 1]
 
 
+def test_a_head_that_keeps_samples_is_served_and_gives_one_back(open_service):
+    client = open_service(method="bayes-replay")
+    for label in range(3):
+        add(client, f"class {label}", vectors(label, 20))
+    client.post("/learn")
+    before = client.service.serving.head
+    assert before.corrections_.weights.any()
+    assert labels_of(client, vectors(1, 3, seed=2)) == ["class 1"] * 3
+    gone = listed(client, label="class 2")[0]["id"]
+    assert client.delete(f"/examples/{gone}").json() == {"version": 2}
+    after = client.service.serving.head
+    assert len(after.kept_) == len(before.kept_) - 1
+    X = np.array(vectors(0, 5, seed=3), np.float32)
+    others = ["class 0", "class 1"]
+    assert np.array_equal(before.scores(X, others), after.scores(X, others))
+
+
 @pytest.mark.parametrize("method", ["bayes", "slda"])  # one that teaches the rest again, one that subtracts
 def test_a_deleted_example_is_as_if_it_had_never_been_learned(open_service, tmp_path, method):
     client = open_service(method=method)

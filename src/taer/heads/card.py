@@ -12,6 +12,7 @@ GROUPS = {
     "related": "methods of its related work",
     "closed form": "closed forms on mergeable statistics: no exemplars, no learning rate",
     "frozen": "old scores that never move, without exemplars",
+    "replay": "old scores that never move, with kept samples: the paper's idea on closed forms",
     "adapter": "methods that need hidden units, on a small adapter above the features, with their own bounds",
     "bound": "the lower and the upper bound",
     "own": "heads of your own",
@@ -30,6 +31,7 @@ class Card:
     linear: bool = True  # whether its scores are one product with the columns of the classes
     exports: bool = True  # whether it has an ONNX form
     sums: bool = False  # whether its state is sums over samples, so that ``unlearn`` and ``merge`` are exact
+    relearns: bool = False  # whether it does so by learning again from kept samples
     few_shot: bool = True  # whether classes of five samples are predicted at all beside classes of many
     guesses_task: bool = False  # whether it has outputs per task and must guess the task of a sample
 
@@ -41,13 +43,18 @@ class Card:
     def frozen(self) -> bool:
         return self.old_scores == "never"
 
+    @property
+    def corrects(self) -> bool:
+        """Whether it has ``unlearn`` and ``merge``."""
+        return self.sums or self.relearns
+
     def facts(self) -> dict[str, str]:
         """The entries of a table of heads, by the titles of its columns."""
         return {
             "exemplars": _EXEMPLARS[self.keeps],
             "old scores move": "never" if self.frozen else "yes",
             "forgets a class exactly": self.forgets,
-            "unlearns samples, merges": "yes" if self.sums else "no",
+            "unlearns samples, merges": "yes" if self.corrects else "no",
             "few examples": "yes" if self.few_shot else "no",
             "ONNX": "yes" if self.exports else "no",
         }

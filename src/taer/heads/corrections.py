@@ -1,4 +1,4 @@
-"""``unlearn`` and ``merge``, for heads whose state is sums over samples."""
+"""``unlearn`` and ``merge``, for heads whose state is sums over samples, or that learn again from kept ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FIXED = "its scores were fixed by all samples of a class together"
 
 
 def check_sums(head: Any, what: str) -> None:
-    """Raise unless the state of the head is sums over samples."""
-    if not head.card.sums:
+    """Raise unless the state of the head is sums over samples, beside what is learned again from kept ones."""
+    if not head.card.corrects:
         reason = _FIXED if head.card.keeps == "statistics" else _TRAINED
-        able = ", ".join(name for name, kind in HEADS.items() if kind.card.sums)
+        able = ", ".join(name for name, kind in HEADS.items() if kind.card.corrects)
         raise ValueError(f"{type(head).__name__} cannot {what}: {reason}; heads on sums can: {able}")
 
 

@@ -76,7 +76,8 @@ def _type(item: Any) -> str:
     if isinstance(default, bool):
         kinds.append("bool")
     elif _takes_numbers(default, rule):
-        kinds.append(_range("int" if isinstance(default, int) else "float", rule))
+        kinds.append(_range("int" if _whole(default) else "float", rule))
+        kinds += ["None"] * (default is None)
     if rule["options"]:
         options = ", ".join(map(repr, rule["options"]))
         kinds.append(options if len(rule["options"]) == 1 else f"one of {options}")
@@ -93,11 +94,13 @@ def check_params(head: Any) -> None:
 
 
 def _fits(value: Any, default: Any, rule: Any) -> bool:
+    if value is None and default is None:
+        return True
     if isinstance(value, str) or not _takes_numbers(default, rule):
         return value in (rule["options"] or ())
     if isinstance(default, bool):
         return isinstance(value, bool | np.bool_)
-    wanted = Integral if isinstance(default, int) else Real
+    wanted = Integral if _whole(default) else Real
     if isinstance(value, bool) or not isinstance(value, wanted) or not np.isfinite(float(value)):
         return False
     return not (
@@ -106,6 +109,11 @@ def _fits(value: Any, default: Any, rule: Any) -> bool:
         or (rule["above"] is not None and value <= rule["above"])
         or (rule["below"] is not None and value >= rule["below"])
     )
+
+
+def _whole(default: Any) -> bool:
+    """Whether a number is a whole one; where the default is None, it is the number of something."""
+    return default is None or isinstance(default, int)
 
 
 def _takes_numbers(default: Any, rule: Any) -> bool:
@@ -117,7 +125,8 @@ def _expected(default: Any, rule: Any) -> str:
     if isinstance(default, bool):
         parts.append("True or False")
     elif _takes_numbers(default, rule):
-        parts.append(_range("a whole number" if isinstance(default, int) else "a number", rule))
+        parts.append(_range("a whole number" if _whole(default) else "a number", rule))
+        parts += ["None"] * (default is None)
     if rule["options"]:
         parts.append("one of " + ", ".join(map(repr, rule["options"])))
     return ", or ".join(parts)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CORE = {
     "bayes": "taer.heads.bayes.head",
+    "bayes-replay": "taer.heads.bayes.replay",
     "taer": "taer.heads.descent.taer",
     "er": "taer.heads.descent.er",
     "slda": "taer.heads.closed_form.slda",

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from taer.heads import Learned
+from taer.heads.bayes.correction import Corrections
+from taer.heads.bayes.kept import KeptSamples
 from taer.heads.bayes.novelty import Novelties
 from taer.heads.bayes.prior import Prior
 from taer.heads.bayes.state import Densities
@@ -32,7 +34,10 @@ KINDS: dict[str, Any] = {
     **{f"memory-{name}": kind for name, kind in POLICIES.items()},
     **{
         kind.kind: kind
-        for kind in (Standardize, Normalize, RandomFeatures, PooledLosses, Prior, Densities, Novelties)
+        for kind in (
+            *(Standardize, Normalize, RandomFeatures, PooledLosses),
+            *(Prior, Densities, Novelties, Corrections, KeptSamples),
+        )
     },
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}

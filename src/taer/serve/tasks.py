@@ -83,7 +83,7 @@ def _take_back(store: Store, version: int, head: Head, example: Example) -> None
     """Unlearn an example; if a head can only forget a whole class, forget it and learn its other examples again."""
     known = _value(example.label, head)
     task = next(task for label, task in head.learning_order_ if label == known)
-    if head.card.sums or head.card.forgets == "no" or task <= _tasks_from_elsewhere(store, version):
+    if head.card.corrects or head.card.forgets == "no" or task <= _tasks_from_elsewhere(store, version):
         head.unlearn(matrix([example]), names([example], head))  # which says why, if it cannot
         return
     kept = store.taught(version, example.label)

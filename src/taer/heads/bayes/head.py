@@ -112,6 +112,10 @@ class Bayes(
         return self._change(measure)
 
     def _learn(self, task: Task) -> None:
+        self._measure_novelty(self._learn_densities(task))
+
+    def _learn_densities(self, task: Task) -> dict[int, Any]:
+        """Store the densities of the classes; returns what :meth:`_held_out` found for each with two samples."""
         if task.number == 1:
             self._begin(task)
         learned, held_out = {}, {}
@@ -122,7 +126,7 @@ class Bayes(
                 held_out[label] = self._held_out(label, space.at(slice(_TRIED)), before)
             learned[label] = known if before is None else merged(before, known, self._rank)
         self._describe(learned)
-        self._measure_novelty(held_out)
+        return held_out
 
     def _begin(self, task: Task) -> None:
         """Fit the prior."""
@@ -276,11 +280,14 @@ class Bayes(
     def novelty_graph(self, graph: Any, probabilities: str) -> str:
         space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
         blank = self.prior_.blank.graph(graph, space, along, np.zeros(1, np.int64))
-        best = graph.add("ReduceMax", graph.cast("scores", np.float64), axes=[1], keepdims=1)
-        best = graph.add("Mul", best, np.array(self.temperature_))
+        best = graph.add("ReduceMax", self._density_graph(graph, space), axes=[1], keepdims=1)
         far = self.prior_.far_graph(graph, space, along)
         novelty = graph.add("Add", graph.add("Sub", blank, best), far)
         return str(graph.add("Squeeze", novelty, np.array([1])))
+
+    def _density_graph(self, graph: Any, space: str) -> str:
+        """Add the scores of the densities, from those that the graph has divided by the temperature."""
+        return str(graph.add("Mul", graph.cast("scores", np.float64), np.array(self.temperature_)))
 
     # Corrections
 
