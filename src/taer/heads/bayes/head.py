@@ -30,7 +30,7 @@ from taer.rows import row_chunks
 _ROUNDING = 1e-20  # fraction of the squares of equal rows that rounding leaves as their variance
 _LARGEST = 1e290  # squared length of a row, up to which no score overflows
 _UNLABELED, _LEADING = 4096, 256  # unlabeled samples that are looked at, and directions of them that are kept
-_FOLDS = 8  # of the samples of a class; with four, sets of 80 % hold 1 point too many
+HELD_OUT = 8  # of the samples of a class; with four, sets of 80 % hold 1 point too many
 _TRIED = 128  # samples per class whose misfit is measured
 _COMPARED = 2048  # how many scores may be computed to measure the novelty of one class's samples
 _NEAREST = 256  # other classes with full scores for a held-out sample; beyond these, one hardly ever is the best
@@ -187,7 +187,7 @@ class Bayes(
     def _held_out(self, label: int, space: Space, before: Summary | None) -> tuple[Space, np.ndarray]:
         """Samples, and their scores for their own class, learned from ``before`` and the others."""
         prior, rank, n_rows = self.prior_, self._rank, len(space.rows)
-        folds = np.arange(n_rows) % _FOLDS
+        folds = np.arange(n_rows) % HELD_OUT
         own = np.empty(n_rows)
         for fold in range(folds.max() + 1):
             seen = [] if before is None else [before]

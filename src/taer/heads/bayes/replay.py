@@ -19,7 +19,7 @@ from taer.heads.bayes.correction import (
     learned_columns,
 )
 from taer.heads.bayes.density import Summary
-from taer.heads.bayes.head import Bayes
+from taer.heads.bayes.head import HELD_OUT, Bayes
 from taer.heads.bayes.kept import KeptSamples, some_of_each
 from taer.heads.bayes.sums import Summaries
 from taer.heads.card import Card
@@ -102,10 +102,12 @@ class BayesReplay(
         self._measure_novelty(held_out)
         added = KeptSamples.none(task.X.shape[1])
         for label, members in task.members():
-            found = held_out.get(label)
-            if found is None or len(found[0]) < len(members):  # the novelty of some samples is enough
-                found = self._own_scores(label, self._rows(task.X, members), before.get(label))
-            added = added.plus(self._sampled(label, found[0], found[-1]))
+            space, own = held_out.get(label, (None, ()))
+            if space is None or len(own) < len(members):  # the novelty of some samples is enough
+                rows, own = self._own_scores(label, self._rows(task.X, members), before.get(label))
+            else:
+                rows = space.rows
+            added = added.plus(self._sampled(label, rows, own))
         self._correct(task.current, added, first=task.number == 1)
 
     def _rows(self, X: Any, members: np.ndarray) -> np.ndarray:
@@ -115,12 +117,12 @@ class BayesReplay(
         """Samples and the scores for their own class, each learned without the sample unless that is the only one."""
         if before is None and len(rows) == 1:
             return rows, approximate_scores(self.densities_, self.prior_.spread, rows, np.array([label]))[:, 0]
-        return rows, self._held_out(label, rows, before)[-1]
+        return rows, self._held_out(label, self.prior_.space(rows), before)[1]
 
     def _sampled(self, label: int, rows: np.ndarray, own: np.ndarray) -> KeptSamples:
         """Samples to keep; their scores get the offset of a class with all samples."""
         count = float(self.densities_.counts[label])
-        fewer = max(1.0, count - len(rows) / 4)
+        fewer = max(1.0, count - len(rows) / HELD_OUT)
         own = own + (self._offset(label, count) - self._offset(label, fewer))
         return KeptSamples.of(rows, np.full(len(rows), label), own).limited(self.memory_per_class)
 
