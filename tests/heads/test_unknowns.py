@@ -100,7 +100,7 @@ def test_sets_contain_the_truth_as_often_as_promised(name, overlapping):
     head = small_head(name, random_state=0).fit(X, y)
     for coverage in (0.8, 0.95):
         found, rng = [], np.random.default_rng(0)
-        for _ in range(10):
+        for _ in range(30):
             picks = rng.permutation(len(truth))
             calibration, test = picks[:500], picks[500:]
             head.calibrate(held[calibration], truth[calibration])

@@ -102,7 +102,8 @@ def test_results_of_ones_own_head_are_reported(imported, tmp_path, file, cli, mo
     monkeypatch.setattr(sys, "path", [*sys.path])  # to which the command line adds the folder
     (tmp_path / "ownheads.py").write_text("import taer\n\n\nclass Own(taer.NCM):\n    pass\n")
     options = ("--methods", "ownheads:Own,ncm", "--tasks", 2, "--seeds", 1, "--out", "made")
-    code, _, err = cli("run", file, *options)
+    # In this process: workers that an earlier test left behind do not look for modules in this folder.
+    code, _, err = cli("run", file, *options, "--jobs", 1)
     assert code == 0, err
     sys.modules.pop("ownheads")
     code, _, err = cli(*(["--import", "ownheads"] if imported else []), "report", "made")
@@ -111,7 +112,7 @@ def test_results_of_ones_own_head_are_reported(imported, tmp_path, file, cli, mo
     _, command = commands_of(tmp_path / "made", file)
     assert "ownheads:Own" in command
     assert ("--set" in command) != imported  # defaults of a class that is not there are spelled out
-    code, _, err = cli(*command, "--out", "made")
+    code, _, err = cli(*command, "--out", "made", "--jobs", 1)
     assert code == 0, err
     assert len(list((tmp_path / "made").glob("*.json"))) == 2  # the same run
     sys.modules.pop("ownheads")
