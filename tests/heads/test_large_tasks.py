@@ -20,6 +20,8 @@ N, CLASSES, WIDTH, PIECE = 3000, 6, 16, 256
 HERDING = [name for name in HEADS if small_head(name).get_params().get("memory") == "herding"]
 MOST = {"joint": N, "joint-adapter": N, "rff-lda": 1000} | dict.fromkeys(HERDING, N // CLASSES)
 
+ROOT = Path(__file__).parents[2]
+
 
 class Recorded(Rows):
     """Rows that record how many were read at once."""
@@ -67,9 +69,19 @@ def test_no_head_reads_a_whole_task(name, small_pieces):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says what is anonymous memory")
 def test_a_million_samples_are_learned_without_holding_them(tmp_path):
-    script = Path(__file__).parents[2] / "benchmarks" / "large.py"
-    command = [sys.executable, script, "--json", "--classes", "0", "--folder", tmp_path, "--methods", "taer,slda"]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.speed.large",
+        "--json",
+        "--classes",
+        "0",
+        "--folder",
+        tmp_path,
+        "--methods",
+        "taer,slda",
+    ]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.splitlines()
     found = {case["head"]: case for case in map(json.loads, lines)}
     for name, allowed in (("taer", 150), ("slda", 200)):
         assert found[name]["samples"] == 1_000_000

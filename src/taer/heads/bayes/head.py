@@ -291,6 +291,11 @@ class Bayes(
 
     # Corrections
 
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if self.densities_.weights.shape[1] != len(self.prior_.units):
+            raise ValueError("densities_: expected a weight for each direction of class means in prior_")
+
     def _check_learned(self, classes: np.ndarray) -> None:
         state = self.densities_
         if not all(np.isfinite(part).all() for label in classes.tolist() for part in state.of_class(label)):
