@@ -21,7 +21,7 @@ pytest.importorskip("ray")
 import taer
 from taer import parallel
 from taer.experiment import Run, run_grid
-from taer.features import extraction, save_features
+from taer.features import save_features
 from taer.heads.embedding import Normalize
 from taer.stream import class_stream
 from tests.conftest import blobs, small_features
@@ -209,7 +209,7 @@ def slow_onnx(tiny_onnx):
 
 @pytest.mark.slow
 def test_an_extraction_survives_the_death_of_a_node(nodes, slow_onnx, tmp_path, monkeypatch):
-    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr("taer.features.encoding.CHUNK", 8)
     images = write_drawings(tmp_path / "many", train=160, test=40)
     seen = []
 
@@ -230,7 +230,7 @@ def test_an_extraction_survives_the_death_of_a_node(nodes, slow_onnx, tmp_path, 
 
 @pytest.mark.slow
 def test_an_extraction_begun_here_is_finished_there(nodes, tiny_onnx, tmp_path, monkeypatch):
-    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr("taer.features.encoding.CHUNK", 8)
     images = write_drawings(tmp_path / "many", train=20, test=10)
     out = tmp_path / "features.safetensors"
 
