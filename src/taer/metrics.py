@@ -107,6 +107,35 @@ def backward_transfer(matrix: np.ndarray) -> float:
     return float(np.mean(matrix[-1, :-1] - np.diag(matrix)[:-1]))
 
 
+def forward_transfer(matrix: np.ndarray, untrained: np.ndarray) -> float:
+    """``FWT = 1/(T-1) Σ_{k>0} (a[k-1, k] - b_k)``, with ``b_k`` the accuracy on task k of a head that has learned nothing.
+
+    Entries above the diagonal that are NaN count as 0: a class that was never seen is never predicted. So in
+    class-incremental learning it is 0 for every head without outputs for classes to come.
+
+    Examples
+    --------
+    >>> forward_transfer(np.array([[1.0, 0.5], [0.5, 0.75]]), untrained=np.array([0.25, 0.25]))
+    0.25
+    """
+    before = np.nan_to_num(np.diag(matrix, 1))
+    return float(np.mean(before - untrained[1:])) if len(before) else 0.0
+
+
+@_of_arrays
+def anytime_accuracy(samples: np.ndarray, accuracies: np.ndarray) -> float:
+    """``A_AUC = Σ_k f(n_k) · (n_k - n_{k-1}) / n``: the area under the accuracy on the classes seen after each sample.
+
+    ``f(n_k)`` is measured after ``n_k`` training samples, and holds for those since the measurement before.
+
+    Examples
+    --------
+    >>> anytime_accuracy(np.array([10, 40]), np.array([1.0, 0.5]))
+    0.625
+    """
+    return float(np.diff(samples, prepend=0) @ accuracies / samples[-1])
+
+
 @_of_arrays
 def preserved_accuracy(scores: np.ndarray, y_true: np.ndarray, task_of: np.ndarray) -> np.ndarray:
     """``P_t^T``: accuracy on task t when the final model may only answer with classes of tasks 1 … t.
@@ -249,3 +278,29 @@ def novelty_auroc(known: np.ndarray, unknown: np.ndarray) -> float | None:
         return None
     is_unknown = np.repeat([0, 1], [len(known), len(unknown)])
     return float(roc_auc_score(is_unknown, np.concatenate([known, unknown])))
+
+
+@_of_arrays
+def f1_micro(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """``F1 = 2·TP / (2·TP + FP + FN)`` over all entries of two indicator matrices; one if no entry is set in either.
+
+    Examples
+    --------
+    >>> f1_micro([[1, 0], [1, 1]], [[1, 0], [0, 1]])
+    0.8
+    """
+    both, either = (y_true.astype(bool) & y_pred.astype(bool)).sum(), y_true.sum() + y_pred.sum()
+    return float(2 * both / either) if either else 1.0
+
+
+@_of_arrays
+def f1_macro(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """The mean over labels (columns) of the F1 of each; one for a label that no sample has and none is given.
+
+    Examples
+    --------
+    >>> f1_macro([[1, 0], [1, 1]], [[1, 0], [0, 1]])
+    0.8333333333333333
+    """
+    both, either = (y_true.astype(bool) & y_pred.astype(bool)).sum(axis=0), y_true.sum(axis=0) + y_pred.sum(axis=0)
+    return float(np.mean(np.where(either > 0, 2 * both / np.maximum(either, 1), 1.0)))

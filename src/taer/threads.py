@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 _most = 8  # threads of our own; each needs memory for what it works on
 _lock = Lock()
 _inside = 0  # callers inside the context; the number of BLAS threads belongs to the whole process
-_before: list[int] = []  # the setting that the first caller found and the last one restores
+_before: list[tuple[Any, int]] = []  # the settings that the first caller found and the last one restores
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -37,8 +37,16 @@ def one_blas_thread() -> Iterator[None]:
     global _inside, _before
     with _lock:
         if not _inside:
-            _before = [library.get_num_threads() for library in _libraries()]
-            _set_threads([1] * len(_before))
+            # Setting the number costs as much as one prediction: it is left alone where it is one.
+            found = [(library, library.get_num_threads()) for library in _libraries()]
+            # threadpoolctl 3.8 obeys only the thread that came first; here the lock keeps threads apart.
+            _before = [
+                (getattr(library, "_real_set_num_threads", library.set_num_threads), number)
+                for library, number in found
+                if number != 1
+            ]
+            for set_number, _ in _before:
+                set_number(1)
         _inside += 1
     try:
         yield
@@ -46,15 +54,8 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
-                _set_threads(_before)
-
-
-def _set_threads(numbers: list[int]) -> None:
-    """Set the number of threads of each library, unless it was one: setting it would cost as much as one prediction."""
-    for library, number, before in zip(_libraries(), numbers, _before, strict=True):
-        if before != 1:
-            # threadpoolctl 3.8 obeys only the thread that came first; here the lock above keeps threads apart.
-            getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
+                for set_number, number in _before:
+                    set_number(number)
 
 
 def cores() -> int:

@@ -46,7 +46,7 @@ from taer.threads import one_blas_thread
 class Head(Predictor, ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier whose set of classes grows: one call of ``partial_fit`` is one task.
 
-    A subclass implements ``_learn(task)``. Its scores are ``columns_ @ embedding_(x) + offsets_``, with one column (weight
+    A subclass implements ``_learn(task)``. Its scores are ``weights_ @ embedding_(x) + offsets_``, with one column (weight
     vector) per class, unless it overrides ``_scores``. Internally, classes are numbered in order of arrival, so arrays
     with one row per class only grow. The public methods return them sorted, as ``classes_``.
     """
@@ -67,7 +67,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             np.ndarray, optional=True, help="names of the features, if the first task was a data frame"
         ),
         "classes_": value_of(np.ndarray, help="labels seen so far, sorted"),
-        "numbers_": value_of(np.ndarray, help="number of each class of ``classes_`` in order of arrival, from 0"),
+        "arrival_": value_of(np.ndarray, help="number of each class of ``classes_`` in order of arrival, from 0"),
         "learning_order_": value_of(
             list,
             help="pairs ``(label, task)`` in order of arrival: each class and the task, from 1, in which it was first seen",
@@ -109,6 +109,11 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         cls.__doc__ = documented(cls)
         if name:
             register(name, cls)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether, with its parameters, the scores of old classes never move."""
+        return self.card.frozen
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
@@ -174,8 +179,8 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             *self.learning_order_,
             *(Learned(label, self.n_tasks_) for label in arriving.tolist()),
         ]
-        self._set_labels(np.concatenate([known[np.argsort(self.numbers_)], arriving]))
-        numbers = self.numbers_[np.searchsorted(self.classes_, labels)]
+        self._set_labels(np.concatenate([known[np.argsort(self.arrival_)], arriving]))
+        numbers = self.arrival_[np.searchsorted(self.classes_, labels)]
         self._learn(Task(X, numbers, len(known), len(self.classes_), self.n_tasks_, weights))
         self._check_learned(np.unique(numbers))
         self._outdate()
@@ -199,8 +204,8 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
 
     def _set_labels(self, labels: np.ndarray) -> None:
         """Set the labels, given in order of arrival."""
-        self.numbers_ = np.argsort(labels, kind="stable")  # of each class of classes_
-        self.classes_: np.ndarray = labels[self.numbers_]
+        self.arrival_ = np.argsort(labels, kind="stable")  # of each class of classes_
+        self.classes_: np.ndarray = labels[self.arrival_]
 
     def _change(self, change: Callable[[Self], None]) -> Self:
         """Change a copy of the head, then replace the state in one assignment.
@@ -316,8 +321,9 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         return self._change(drop)
 
     def _outdate(self) -> None:
-        """Delete the calibration and renew the threshold, which are valid only for the head before the change."""
-        self.__dict__.pop("misfits_", None)
+        """Delete calibrations and renew the threshold, which are valid only for the head before the change."""
+        for name in ("misfits_", "automation_"):
+            self.__dict__.pop(name, None)
         renew_threshold(self)
 
     def _update(self, classes: np.ndarray) -> None:
@@ -326,7 +332,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
     def _drop(self, number: int) -> None:
         """Remove the state of a class by its number; later numbers decrease by one."""
         self.learning_order_ = [entry for at, entry in enumerate(self.learning_order_) if at != number]
-        self._set_labels(np.delete(self.classes_[np.argsort(self.numbers_)], number))
+        self._set_labels(np.delete(self.classes_[np.argsort(self.arrival_)], number))
         for name, value in list(vars(self).items()):
             if name in self.class_arrays:
                 setattr(self, name, np.delete(value, number, axis=0))
@@ -337,13 +343,13 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         """Class numbers of labels; raises ValueError for unknown classes."""
         if unknown := np.setdiff1d(labels, self.classes_).tolist():
             raise ValueError(f"{unknown[0]!r} is not a known class")
-        return self.numbers_[np.searchsorted(self.classes_, labels)]
+        return self.arrival_[np.searchsorted(self.classes_, labels)]
 
     def _number_of(self, label: Any) -> int:
         labels = self.classes_.tolist()  # compared in Python, because numpy ignores a NUL at the end of a string
         if label not in labels:
             raise ValueError(f"{label!r} is not a known class")
-        return int(self.numbers_[labels.index(label)])
+        return int(self.arrival_[labels.index(label)])
 
     # For saving, comparing and exporting heads
 
@@ -352,6 +358,39 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         from taer.persist.save import save  # imports all heads
 
         save(self, path)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        test: tuple[ArrayLike, Any] | None = None,
+        license: str | None = None,
+        private: bool | None = None,
+        message: str | None = None,
+    ) -> str:
+        """Upload the head to the Hugging Face hub, with a model card that is written from it.
+
+        Parameters
+        ----------
+        repository : str
+            ``owner/name``, or ``owner/name@branch``; made if it is not there.
+        test : tuple, optional
+            Samples and labels on which accuracy and calibration are measured for the card.
+        license : str, optional
+            License of the head, as the hub names it, such as ``apache-2.0``.
+        private : bool, optional
+            Whether a repository that is made is private; by default as the owner has set it.
+        message : str, optional
+            Message of the commit.
+
+        Returns
+        -------
+        str
+            The address with the commit, ``hf:owner/name@commit``, which :func:`taer.load` reads.
+        """
+        from taer.persist.hub import push
+
+        return push(self, repository, test=test, license=license, private=private, message=message)
 
     def state(self) -> dict[str, Any]:
         """Fitted attributes by name: the whole state of the head, except its parameters."""
@@ -389,7 +428,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             return None
         head = self._snapshot()
         folded: tuple[np.ndarray, np.ndarray] | None = head.embedding_.fold(
-            head.columns_[head.numbers_], head.offsets_[head.numbers_]
+            head.weights_[head.arrival_], head.offsets_[head.arrival_]
         )
         return folded
 
@@ -414,7 +453,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         """Add the scores to an ONNX graph that starts at ``features``; returns the name of their value."""
         if not self.card.exports:
             raise ValueError(f"{type(self).__name__} has no ONNX form here")
-        columns, offsets = (rows[self.numbers_].astype(np.float64) for rows in (self.columns_, self.offsets_))
+        columns, offsets = (rows[self.arrival_].astype(np.float64) for rows in (self.weights_, self.offsets_))
         return str(graph.add("Gemm", self.embedding_.graph(graph, "features"), columns, offsets, transB=1))
 
     def novelty_graph(self, graph: Any, probabilities: str) -> str:

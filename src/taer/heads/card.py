@@ -33,6 +33,7 @@ class Card:
     sums: bool = False  # whether its state is sums over samples, so that ``unlearn`` and ``merge`` are exact
     relearns: bool = False  # whether it does so by learning again from kept samples
     few_shot: bool = True  # whether classes of five samples are predicted at all beside classes of many
+    boundaries: bool = False  # whether it must be told where a task ends: it fixes or trains something then
     guesses_task: bool = False  # whether it has outputs per task and must guess the task of a sample
 
     def __post_init__(self) -> None:
@@ -42,6 +43,10 @@ class Card:
     @property
     def frozen(self) -> bool:
         return self.old_scores == "never"
+
+    @property
+    def needs_boundaries(self) -> bool:
+        return self.boundaries or self.guesses_task
 
     @property
     def corrects(self) -> bool:

@@ -35,7 +35,7 @@ def check_coverage(coverage: float) -> None:
         raise ValueError(f"coverage must be above 0 and below 1, got {coverage!r}")
 
 
-def weights_of(head: Any, priors: Any) -> np.ndarray:
+def class_priors(head: Any, priors: Any) -> np.ndarray:
     """The prior of each class of ``classes_``."""
     if not isinstance(priors, Mapping):
         raise ValueError(f"priors must be a dictionary of labels and numbers, got {type(priors).__name__}")

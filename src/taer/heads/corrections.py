@@ -157,5 +157,5 @@ def _entered(head: Any, other: Any, numbers: np.ndarray, parted: int) -> np.ndar
     head.n_tasks_ += max(1, other.n_tasks_ - parted)
     labels = np.array([label for label, _ in new], other.classes_.dtype)
     head.learning_order_ = [*head.learning_order_, *tasks]
-    head._set_labels(np.concatenate([head.classes_[np.argsort(head.numbers_)], labels]))
+    head._set_labels(np.concatenate([head.classes_[np.argsort(head.arrival_)], labels]))
     return np.array([head._number_of(label) for label, _ in entries], np.int64)

@@ -143,7 +143,12 @@ class Normalize:
         return cls(how, _mean(X, lambda rows: normalized(rows, how)))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        rows = normalized(X, self.how)
+        """A new float64 array."""
+        rows = np.array(X, np.float64, order="C")
+        if self.how == "sqrt-l2":
+            rows = np.sign(rows) * np.sqrt(np.abs(rows))
+        if self.how != "none":
+            rows /= _lengths(rows)
         rows -= self.center
         return rows
 
@@ -176,12 +181,7 @@ def _check_rows(width: int, *arrays: np.ndarray) -> None:
 
 def normalized(X: np.ndarray, how: str) -> np.ndarray:
     """Rows as they are, at unit length, or at unit length after a signed square root; a new float64 array."""
-    rows = np.array(X, np.float64, order="C")
-    if how == "sqrt-l2":
-        rows = np.sign(rows) * np.sqrt(np.abs(rows))
-    if how != "none":
-        rows /= _lengths(rows)
-    return rows
+    return Normalize(how, np.zeros(X.shape[1]))(X)
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,16 @@ from taer.rows import row_chunks
 _MANTISSA = 53
 _SMALLEST = -900  # smaller exponents are treated as zero
 GEMV_ROWS = 2  # up to this many rows, a full product is faster than a triangular one
-_FEW = 8  # factor for smaller pieces, whose float64 copies stay in the cache
-
-
-def _bits(width: int) -> int:
-    return (_MANTISSA - int(np.ceil(np.log2(max(width, 1))))) // 2
+_SMALLER = 8  # factor for smaller pieces, whose float64 copies stay in the cache
 
 
 def leading(rows: np.ndarray) -> np.ndarray:
     """Each row of a float64 array rounded to its leading bits: multiples of a power of two set by its largest value."""
     largest = np.maximum(rows.max(axis=-1, keepdims=True), -rows.min(axis=-1, keepdims=True))
     exponent = np.maximum(np.frexp(largest)[1], _SMALLEST)
+    bits = (_MANTISSA - (rows.shape[-1] - 1).bit_length()) // 2
     # Adding and subtracting a large enough number leaves multiples of its last bit.
-    anchor = np.ldexp(1.5, exponent + (_MANTISSA - 1 - _bits(rows.shape[-1])))
+    anchor = np.ldexp(1.5, exponent + (_MANTISSA - 1 - bits))
     rounded: np.ndarray = rows + anchor
     rounded -= anchor
     return rounded
@@ -56,7 +53,7 @@ def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     high = leading(rows)
     if columns.dtype != np.float64:
         exact = np.empty((len(rows), len(columns)))
-        for part in row_chunks(columns, width=_FEW * columns.shape[1]):
+        for part in row_chunks(columns, width=_SMALLER * columns.shape[1]):
             np.matmul(high, columns[part].astype(np.float64).T, out=exact[:, part])
         return exact
     low, coarse = leading(rows - high), leading(columns)
@@ -81,17 +78,3 @@ def widened(half: np.ndarray) -> np.ndarray:
     bits &= np.int32(-0x70002000)  # sign, five bits of exponent, ten of mantissa
     wide *= np.float32(2.0**112)  # the exponents count from -127, not from -15
     return wide
-
-
-def squares(rows: np.ndarray) -> np.ndarray:
-    """Squared lengths of rows that :func:`leading` has rounded, exact as in :func:`products`."""
-    found: np.ndarray = np.square(rows).sum(axis=1)
-    return found
-
-
-def integer_products(rows: np.ndarray, integers: np.ndarray) -> np.ndarray:
-    """:func:`products` with columns that are integers of 16 bits at most, as float64: nothing is converted."""
-    if not integers.size:
-        return np.zeros((len(rows), len(integers)))
-    found: np.ndarray = leading(rows) @ integers.T
-    return found

@@ -42,10 +42,11 @@ def array(
     types: tuple[str, ...] = FLOATS,
     at_least: float | None = None,
     above: float | None = None,
+    triangular: bool = False,
     optional: bool = False,
     help: str,
 ) -> Fitted:
-    """An array of finite numbers with a shape, a type and a range."""
+    """An array of finite numbers with a shape, a type and a range; or of lower triangular matrices."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray) or value.dtype.name not in types or value.ndim != len(shape):
@@ -60,6 +61,8 @@ def array(
             raise ValueError("it contains NaN or infinity")
         if (at_least is not None and (value < at_least).any()) or (above is not None and (value <= above).any()):
             raise ValueError(f"expected numbers {f'above {above}' if at_least is None else f'from {at_least} on'}")
+        if triangular and np.triu(value, 1).any():
+            raise ValueError("expected lower triangular matrices")
 
     sizes = ", ".join(_SIZES.get(str(size), str(size)) for size in shape)
     described = f"array of shape ({sizes}{',' * (len(shape) == 1)})"
@@ -80,14 +83,26 @@ def number(
     return Fitted(check, "float", help, optional)
 
 
-def count(*, at_least: int = 1, help: str) -> Fitted:
+def numbers(*names: str, optional: bool = False, help: str) -> Fitted:
+    """A dictionary with a finite floating-point number for each name."""
+
+    def check(value: Any, sizes: Sizes) -> None:
+        if type(value) is not dict or set(value) != set(names):
+            raise ValueError(f"expected a dictionary with {', '.join(names)}")
+        if not all(type(each) is float and np.isfinite(each) for each in value.values()):
+            raise ValueError("expected finite numbers")
+
+    return Fitted(check, "dict", help, optional)
+
+
+def count(*, at_least: int = 1, optional: bool = False, help: str) -> Fitted:
     """An integer."""
 
     def check(value: Any, sizes: Sizes) -> None:
         if type(value) is not int or not at_least <= value < 1 << 62:
             raise ValueError(f"expected a whole number from {at_least} on")
 
-    return Fitted(check, "int", help)
+    return Fitted(check, "int", help, optional)
 
 
 def word(*options: str, help: str) -> Fitted:
@@ -153,7 +168,7 @@ def check_classes(head: Any) -> None:
     if tasks != sorted(tasks) or tasks[0] < 1 or tasks[-1] > head.n_tasks_:
         raise ValueError(f"learning_order_: expected tasks from 1 to {head.n_tasks_}, in order")
     place = {label: number for number, label in enumerate(labels)}
-    if head.numbers_.dtype != np.int64 or head.numbers_.tolist() != [place[label] for _, label in known]:
-        raise ValueError("numbers_: expected the place of each class in learning_order_")
+    if head.arrival_.dtype != np.int64 or head.arrival_.tolist() != [place[label] for _, label in known]:
+        raise ValueError("arrival_: expected the place of each class in learning_order_")
     if names is not None and (names.shape != (head.n_features_in_,) or {type(name) for name in names} != {str}):
         raise ValueError(f"feature_names_in_: expected {head.n_features_in_} names")

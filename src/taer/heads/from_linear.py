@@ -68,13 +68,13 @@ def from_linear(
         {
             "n_features_in_": width,
             "classes_": labels[order],
-            "numbers_": order,
+            "arrival_": order,
             "learning_order_": [Learned(label, 1) for label in labels.tolist()],
             "n_tasks_": 1,
             "dtype_": dtype,
             "rng_": generator(head.random_state),
             "embedding_": embedding,
-            "columns_": exact.rounded(columns, dtype),
+            "weights_": exact.rounded(columns, dtype),
             "offsets_": offsets,
             "memory_": POLICIES[head.memory](head.memory_size),
         }
@@ -83,7 +83,7 @@ def from_linear(
         rows = check_features(head, X, reset=False)
         numbers = head._numbers_of(check_labels(y, len(rows), head.classes_))
         head.embedding_ = embedding = Standardize.fit(rows, head.standardize)
-        head.columns_ = exact.rounded(columns * embedding.scale, dtype)
+        head.weights_ = exact.rounded(columns * embedding.scale, dtype)
         head.offsets_ = offsets + columns @ embedding.mean
         head._remember(Task(rows, numbers, len(labels), len(labels)))
     return head

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.heads.fitted import declared, listed
+from taer.heads.fitted import Fitted, declared, listed
 
 
 def param(
@@ -45,10 +45,18 @@ def documented(head: type) -> str:
         return text
     about, *rest = re.split(r"\n\n(?=References?\n-|Examples?\n-)", text, maxsplit=1)
     parameters = [_entry(item.name, _type(item), item.metadata["help"]) for item in fields(head)]
-    attributes = [_entry(name, item.described, item.help) for name, item in declared(head).items()]
+    stored = {name: item for name, item in declared(head).items() if _is_state(item)}
+    attributes = [_entry(name, it.described, it.help) for name, it in declared(head).items() if name not in stored]
     sections = [("Parameters", parameters), ("Attributes", [*attributes, *_coefficients(head)])]
     described = ["\n".join([title, "-" * len(title), *entries]) for title, entries in sections if entries]
-    return "\n\n".join([about, *described, *rest]) + "\n"
+    names = ", ".join(f"``{name}``" for name in stored)
+    also = textwrap.fill(f"Also stored, if there is something to store: {names}.", 116)
+    return "\n\n".join([about, also, *described, *rest]) + "\n"
+
+
+def _is_state(item: Fitted) -> bool:
+    """Whether an attribute is named without a description: it may be missing, or methods are the way to use it."""
+    return item.optional or any(kind.__module__.startswith("taer.") for kind in item.kinds)
 
 
 def _entry(name: str, kind: str, help: str) -> str:

@@ -24,10 +24,10 @@ class Predictor:
 
     if TYPE_CHECKING:
         classes_: np.ndarray
-        numbers_: np.ndarray  # of each class of classes_, in order of arrival
+        arrival_: np.ndarray  # of each class of classes_, in order of arrival
         dtype_: str
         embedding_: Any  # the fixed embedding of the features
-        columns_: np.ndarray
+        weights_: np.ndarray
         offsets_: np.ndarray
         misfits_: np.ndarray
         threshold_: float
@@ -36,7 +36,7 @@ class Predictor:
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         """Scores of some validated rows for some classes, by number, or for all in order of arrival."""
         wanted = slice(None) if classes is None else classes
-        scores = exact.products(self.embedding_(X), self.columns_[wanted]) + self.offsets_[wanted]
+        scores = exact.products(self.embedding_(X), self.weights_[wanted]) + self.offsets_[wanted]
         return scores.astype(self.dtype_)
 
     def scores(self, X: ArrayLike, classes: ArrayLike | None = None) -> np.ndarray:
@@ -49,7 +49,7 @@ class Predictor:
         head, rows = self._checked(X)
         if classes is None:
             return np.concatenate(head._in_parts(rows, head._sorted_scores))
-        known = dict(zip(head.classes_.tolist(), head.numbers_.tolist(), strict=True))
+        known = dict(zip(head.classes_.tolist(), head.arrival_.tolist(), strict=True))
         wanted = np.asarray(classes).tolist()
         if unknown := [label for label in wanted if label not in known]:
             raise ValueError(f"{unknown[0]!r} is not a known class")
@@ -72,7 +72,7 @@ class Predictor:
         found: np.ndarray = np.concatenate(parts)
         if priors is None:
             return found
-        weights = conformal.weights_of(head, priors)
+        weights = conformal.class_priors(head, priors)
         weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights
         return (weighted / weighted.sum(axis=1, keepdims=True)).astype(found.dtype)
 
@@ -101,7 +101,7 @@ class Predictor:
             raise ValueError("threshold needs unknown: what to answer above it")
         head, rows = self._checked(X)
         if priors is None:
-            best = np.argsort(head.numbers_)[np.concatenate(head._in_parts(rows, head._best))]
+            best = np.argsort(head.arrival_)[np.concatenate(head._in_parts(rows, head._best))]
         else:
             best = head.predict_proba(rows, priors=priors).argmax(axis=1)
         labels = head.classes_[best]
@@ -114,7 +114,7 @@ class Predictor:
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         """The number of the class with the highest score for some rows; on ties, the first in ``classes_``."""
-        return self.numbers_[self._sorted_scores(X).argmax(axis=1)]
+        return self.arrival_[self._sorted_scores(X).argmax(axis=1)]
 
     def predict_with_proba(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """The results of :meth:`predict` and :meth:`predict_proba` from one pass over ``X`` and one state of the head."""
@@ -180,11 +180,11 @@ class Predictor:
         self._change(lambda head: unknowns.keep_threshold(head, X, false_alarms, per_class))
         return self.threshold_
 
-    def _kept_threshold(self, false_alarms: float) -> float:
+    def _own_threshold(self, false_alarms: float) -> float:
         """The threshold from the stored novelties."""
         raise ValueError(f"{type(self).__name__} needs held-out samples of known classes: novelty_threshold(X)")
 
-    def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
+    def _own_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
         """Thresholds of classes with enough samples, by label."""
         return {}
 
@@ -245,7 +245,7 @@ class Predictor:
 
         Each row is contiguous, unlike in ``scores[:, numbers]``: sums over a row then do not depend on other rows.
         """
-        return self._finite_scores(X).take(self.numbers_, axis=1)
+        return self._finite_scores(X).take(self.arrival_, axis=1)
 
     def _finite_scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         """:meth:`_scores`; raises ValueError unless all are finite, because the best of others means nothing."""
@@ -257,17 +257,17 @@ class Predictor:
 
     def _in_parts(self, X: Any, answer: Callable[[np.ndarray], Any]) -> list[Any]:
         """The results of ``answer`` for parts of the rows, each on one BLAS thread, several chunks on several cores."""
-
-        def answers(chunk: slice) -> list[Any]:
-            rows = X[chunk]
-            with np.errstate(all="ignore"):  # scores and novelty that are not finite are looked for
-                return [answer(rows[part]) for part in _scored(rows, len(self.classes_))]
-
-        chunks = list(row_chunks(X, max(X.shape[1], len(self.classes_))))
-        with one_blas_thread():
-            if len(chunks) > 1 and isinstance(X, np.ndarray):  # other storage may not be thread-safe
-                return list(chain.from_iterable(spread(answers, chunks)))
-            return list(chain.from_iterable(map(answers, chunks)))
+        width = max(X.shape[1], len(self.classes_))
+        first, *others = row_chunks(X, width)
+        # What is not finite is looked for, so it needs no warning.
+        with one_blas_thread(), np.errstate(all="ignore"):
+            if not others:
+                rows = X[first]
+                return [answer(rows[part]) for part in row_chunks(rows, _PIECES * width)]
+            every = spread if isinstance(X, np.ndarray) else map  # other storage may not be thread-safe
+            return list(
+                chain.from_iterable(every(lambda chunk: self._in_parts(X[chunk], answer), (first, *others)))
+            )
 
 
 def _not_finite(row: np.ndarray) -> str:

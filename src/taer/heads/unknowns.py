@@ -24,9 +24,10 @@ def class_thresholds(*, help: str) -> Fitted:
 
 def keep_threshold(head: Any, X: Any, false_alarms: float, per_class: bool) -> None:
     """Set the thresholds of a head from held-out samples, or from the novelties that it stores."""
-    vars(head).pop("class_thresholds_", None)
+    for name in ("class_thresholds_", "automation_"):  # the latter was measured with the former threshold
+        vars(head).pop(name, None)
     if X is None:
-        found, own = head._kept_threshold(false_alarms), head._kept_class_thresholds(false_alarms)
+        found, own = head._own_threshold(false_alarms), head._own_class_thresholds(false_alarms)
     else:
         labels, novelty = head.predict(X), head.novelty(X)
         found = float(np.quantile(novelty, 1 - false_alarms))

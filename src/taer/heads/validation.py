@@ -31,10 +31,26 @@ _KINDS: dict[tuple[type, ...], str] = {
 
 def check_features(head: Any, X: Any, *, reset: bool) -> Any:
     """Two-dimensional finite features of the head's width; float16 arrays and memory maps are not converted."""
-    if reset or not _is_plain(X, head):
-        X = _validated(head, X, reset)
-    for rows in row_chunks(X):
-        if not _all_finite(X[rows]):
+    plain = (  # scikit-learn would find nothing wrong, and takes longer than most heads take to score a row
+        not reset
+        and (type(X) is np.ndarray or isinstance(X, np.memmap))
+        and X.dtype.char in "efd"
+        and X.shape[1:] == (head.n_features_in_,)
+        and len(X) > 0
+        and not hasattr(head, "feature_names_in_")
+    )
+    X = np.asarray(X) if plain else _validated(head, X, reset)
+    for chunk in row_chunks(X):
+        rows = X[chunk]
+        if rows.dtype.char == "e":  # arithmetic in float16 is slow; what is not finite has all bits of the exponent
+            finite = ((rows.view(np.uint16) & 0x7C00) != 0x7C00).all()
+        else:  # a finite sum is enough; an infinite one may be an overflow
+            # BLAS sums squares faster than numpy sums. On several threads it would wait for a busy core.
+            alone = one_blas_thread() if rows.size > _UNTHREADED else nullcontext()
+            with np.errstate(all="ignore"), alone:
+                total = np.vdot(rows, rows) if rows.dtype.char in "fd" else rows.sum()
+                finite = np.isfinite(total) or np.isfinite(rows).all()
+        if not finite:
             raise ValueError("Input X contains NaN or infinity")
     return X
 
@@ -55,29 +71,6 @@ def _validated(head: Any, X: Any, reset: bool) -> Any:
             f"{head.n_features_in_} features as input"
         )
     return X
-
-
-def _is_plain(X: Any, head: Any) -> bool:
-    """Whether scikit-learn would find nothing wrong, which takes it longer than most heads take to score a row."""
-    return (
-        type(X) is np.ndarray
-        and X.dtype.char in "efd"
-        and X.shape[1:] == (head.n_features_in_,)
-        and len(X) > 0
-        and not hasattr(head, "feature_names_in_")
-    )
-
-
-def _all_finite(rows: np.ndarray) -> bool:
-    """Whether all values are finite. A finite sum is enough; an infinite one may be an overflow, so values are checked."""
-    # Arithmetic in float16 is slow. All bits of the exponent are set in what is not finite.
-    if rows.dtype.char == "e":
-        return bool(((rows.view(np.uint16) & 0x7C00) != 0x7C00).all())
-    # BLAS sums squares faster than numpy sums. On several threads it would wait for a busy core.
-    alone = one_blas_thread() if rows.size > _UNTHREADED else nullcontext()
-    with np.errstate(all="ignore"), alone:
-        total = np.vdot(rows, rows) if rows.dtype.char in "fd" else rows.sum()
-        return bool(np.isfinite(total) or np.isfinite(rows).all())
 
 
 def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray:

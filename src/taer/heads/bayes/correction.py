@@ -8,19 +8,20 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import solve
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from taer.heads import exact
 from taer.heads.base import grown, log_sum_exp
-from taer.heads.closed_form.calibration import best_temperature
+from taer.heads.bayes.constants import NEW
+from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.selection import evenly
 
 ENOUGH = 10  # kept samples of a class from which a correction is learned: with fewer it does harm
-LEAST_CLASSES = 8  # in the first task, for a choice by held-out samples
+LEAST_CLASSES = 8  # of the first task, for a choice by held-out samples
 _STEPS = 15  # of L-BFGS
 _BIAS = 1e-3  # penalty of the bias, as a fraction of that of the weights
 _APART = 8.0  # logarithm of the odds beyond which a correction changes nothing
-_FOLDS = 4  # of the samples, held out in turn
+_FOLDS = 2  # of the samples, held out in turn
 _TRIAL_ROWS = 10_000
 _SURE = 2.0  # standard errors by which another strength than the default must be better
 
@@ -33,27 +34,42 @@ class Strength(NamedTuple):
 
 
 DEFAULT = Strength(0.7, 300.0)
-BOLD = Strength(0.5, 100.0)  # where held-out samples ask for it
-CAREFUL = Strength(1.0, 1000.0)  # where there are too few classes to ask
+BOLD = Strength(0.25, 100.0)  # where held-out samples ask for it
+CAREFUL = Strength(1.0, 1000.0)  # where the first task has too few classes or samples to ask
 
 
 @dataclass(frozen=True)
 class Corrections:
-    """What is added to the scores of ``bayes``, in units of its temperature: ``weights · z + biases`` of each class."""
+    """What makes the scores of ``bayes`` those of ``bayes-replay``, in units of its temperature.
+
+    A class with a correction has the score ``scale · bayes + lift · blank + weights · z + bias``, with the score of a
+    class without samples as ``blank``. A class without one has ``softened · bayes``.
+    """
 
     kind: ClassVar[str] = "bayes-corrections"
 
     weights: np.ndarray
     biases: np.ndarray
     counted: np.ndarray  # whether the class is in the log Σ exp of the kept samples
+    has: np.ndarray  # whether the class has a correction
     scale: float  # of the scores of ``bayes``
+    lift: float  # of the score of a class without samples
     penalty: float  # with which corrections are learned
-    softened: float  # temperature of the corrected scores, in units of that of ``bayes``
+    softened: float  # temperature of all scores, in units of that of ``bayes``
 
     @classmethod
     def none(cls, width: int) -> Self:
         """No classes."""
-        return cls(np.zeros((0, width), np.float32), np.zeros(0), np.zeros(0, np.bool_), *CAREFUL, 1.0)
+        return cls(
+            np.zeros((0, width), np.float32),
+            np.zeros(0),
+            np.zeros(0, np.bool_),
+            np.zeros(0, np.bool_),
+            1.0,
+            0.0,
+            CAREFUL.penalty,
+            1.0,
+        )
 
     def __len__(self) -> int:
         return len(self.biases)
@@ -67,9 +83,21 @@ class Corrections:
 
     def learned(self, classes: np.ndarray, columns: np.ndarray) -> Self:
         """With columns of some classes, whose last entries are biases; all classes are then counted."""
-        weights, biases = self.weights.copy(), self.biases.copy()
+        weights, biases, has = self.weights.copy(), self.biases.copy(), self.has.copy()
         weights[classes], biases[classes] = exact.rounded(columns[:, :-1], np.float32), columns[:, -1]
-        return replace(self, weights=weights, biases=biases, counted=np.ones_like(self.counted))
+        has[classes] = True
+        return replace(self, weights=weights, biases=biases, has=has, counted=np.ones_like(self.counted))
+
+    def base(self, plain: np.ndarray, blank: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """Scores without the linear part, from those of ``bayes`` for some classes and for one without samples."""
+        scales, lifts = self.factors(classes)
+        found: np.ndarray = scales * plain + lifts * blank[:, None]
+        return found
+
+    def factors(self, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of the scores of ``bayes`` and of a class without samples, in the scores of some classes."""
+        has = self.has[classes]
+        return np.where(has, self.scale, self.softened), np.where(has, self.lift, 0.0)
 
     def without(self, label: int) -> Self:
         left: dict[str, Any] = {name: np.delete(getattr(self, name), label, axis=0) for name in _BY_CLASS}
@@ -77,25 +105,32 @@ class Corrections:
 
     def check(self, width: int, n_classes: int) -> None:
         """Raise ValueError unless these are corrections of so many classes and features."""
-        shapes = {"weights": (n_classes, width), "biases": (n_classes,), "counted": (n_classes,)}
-        kinds = {"weights": "float32", "biases": "float64", "counted": "bool"}
+        shapes = {
+            "weights": (n_classes, width),
+            "biases": (n_classes,),
+            "counted": (n_classes,),
+            "has": (n_classes,),
+        }
+        kinds = {"weights": "float32", "biases": "float64", "counted": "bool", "has": "bool"}
         for name, shape in shapes.items():
             value = getattr(self, name)
             if value.shape != shape or value.dtype != kinds[name] or not np.isfinite(value).all():
                 raise ValueError(f"{name}: expected finite numbers of the shape {shape}")
         if not all(0 < value < np.inf for value in (self.scale, self.penalty, self.softened)):
             raise ValueError("expected a scale, a penalty and a temperature above zero")
+        if not np.isfinite(self.lift):
+            raise ValueError("lift: expected a finite number")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        numbers: dict[str, Any] = {name: float(arrays[name]) for name in ("scale", "penalty", "softened")}
+        numbers: dict[str, Any] = {name: float(arrays[name]) for name in ("scale", "lift", "penalty", "softened")}
         return cls(**{**arrays, **numbers})
 
 
-_BY_CLASS = ("weights", "biases", "counted")
+_BY_CLASS = ("weights", "biases", "counted", "has")
 
 
 class Problem(NamedTuple):
@@ -105,6 +140,7 @@ class Problem(NamedTuple):
     base: np.ndarray  # scores of the classes without a correction, in units of the temperature
     target: np.ndarray  # number among these classes, -1 for another class
     weight: np.ndarray
+    blank: np.ndarray  # scores of a class without samples
     rest: np.ndarray | None = None  # log Σ exp of the scores of the other classes
 
     @property
@@ -115,8 +151,7 @@ class Problem(NamedTuple):
         return found
 
     def picked(self, rows: np.ndarray) -> Problem:
-        rest = None if self.rest is None else self.rest[rows]
-        return Problem(self.space[rows], self.base[rows], self.target[rows], self.weight[rows], rest)
+        return Problem(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
 
 
 def balanced(y: np.ndarray, total: float) -> np.ndarray:
@@ -160,43 +195,75 @@ def learned_columns(problem: Problem, penalty: float) -> np.ndarray:
     return columns
 
 
-def in_place(problem: Problem, columns: np.ndarray, penalty: float) -> np.ndarray:
-    """Columns less what all have in common, so that the classes together score as without a correction.
+def in_place(problem: Problem, scores: np.ndarray, softened: float, penalty: float) -> np.ndarray:
+    """What is subtracted from corrected scores, so that all classes together score as in ``bayes``.
 
-    A vector that is subtracted from all columns changes nothing among these classes, but classes that come later compare
-    with the log Σ exp of their scores. The vector is the ridge regression of its change.
+    A function that is subtracted from all scores changes nothing among these classes, but classes without a correction
+    compare with their log Σ exp. It is the ridge regression of the change of the log Σ exp on the samples, on the score
+    of a class without samples and on 1. A sample stands for one of a new class, too: then its own class is left out.
     """
-    change = log_sum_exp(corrected(problem, columns)) - log_sum_exp(problem.base)
-    rows = np.column_stack([problem.space, np.ones(len(problem.space))]).astype(np.float64)
-    ridge = np.full(rows.shape[1], penalty)
-    ridge[-1] *= _BIAS
-    weighted = rows * problem.weight[:, None]
-    common: np.ndarray = solve(weighted.T @ rows + np.diag(ridge), weighted.T @ change, assume_a="pos")
-    return columns - common
+    rows = np.arange(len(scores))
+
+    def together(values: np.ndarray) -> np.ndarray:
+        others = values.copy()
+        others[rows, problem.target] = -np.inf
+        return (1 - NEW) * log_sum_exp(values) + NEW * log_sum_exp(others)
+
+    change = softened * (together(scores / softened) - together(problem.base))
+    terms = np.column_stack([problem.space, problem.blank, np.ones(len(rows))]).astype(np.float64)
+    ridge = np.append(np.ones(problem.space.shape[1]), [_BIAS, _BIAS])
+    weighted = terms * problem.weight[:, None]
+    found: np.ndarray = solve(weighted.T @ terms + penalty * np.diag(ridge), weighted.T @ change, assume_a="pos")
+    return found
 
 
-def first_columns(problem: Problem, state: Corrections) -> tuple[Corrections, np.ndarray]:
-    """The choice of how strong corrections are, and those of the first classes among each other."""
+def first_corrections(problem: Problem, state: Corrections) -> tuple[Corrections, np.ndarray]:
+    """How strong corrections are, and the columns of the first classes."""
     problem = problem.picked(problem.target >= 0)._replace(rest=None)
-    (scale, penalty), softened = chosen_strength(problem)
-    scaled = problem._replace(base=scale * problem.base)
-    columns = in_place(scaled, learned_columns(scaled, penalty), penalty)
-    return replace(state, scale=scale, penalty=penalty, softened=softened), columns
+    strength, softened = chosen_strength(problem)
+    scaled = problem._replace(base=strength.scale * problem.base)
+    columns = learned_columns(scaled, strength.penalty)
+    common = in_place(problem, corrected(scaled, columns), softened, strength.penalty)
+    found = replace(
+        state, scale=strength.scale, penalty=strength.penalty, softened=softened, lift=-float(common[-2])
+    )
+    return found, columns - np.delete(common, -2)
 
 
 def chosen_strength(problem: Problem) -> tuple[Strength, float]:
     """How strong corrections are, and the temperature of the corrected scores, by held-out samples.
 
-    The strength is the default, unless the bold one has a higher accuracy by two standard errors.
+    The strength is the default, unless the bold one has a lower log loss by two standard errors, each at its own best
+    temperature.
     """
-    if problem.base.shape[1] < LEAST_CLASSES:
-        return CAREFUL, 1.0
     some = problem.picked(evenly(np.argsort(problem.target, kind="stable"), _TRIAL_ROWS))
     scores = {strength: _held_out_scores(some, strength) for strength in (DEFAULT, BOLD)}
-    right = {strength: found.argmax(axis=1) == some.target for strength, found in scores.items()}
-    gain = some.weight * (right[BOLD].astype(np.float64) - right[DEFAULT])
+    losses = {strength: some.weight * _best_losses(each, some) for strength, each in scores.items()}
+    gain = losses[DEFAULT] - losses[BOLD]
     chosen = BOLD if gain.mean() > _SURE * gain.std() / np.sqrt(len(gain)) else DEFAULT
-    return chosen, best_temperature(scores[chosen], some.target, some.weight)
+    return chosen, as_confident(scores[chosen], some)
+
+
+def _best_losses(scores: np.ndarray, problem: Problem) -> np.ndarray:
+    return log_losses(scores, problem.target, best_temperature(scores, problem.target, problem.weight))
+
+
+def as_confident(scores: np.ndarray, problem: Problem) -> float:
+    """The temperature at which scores are as confident as those of ``bayes``, and more if they are right more often.
+
+    Not the one of the lowest log loss: the prior has seen these samples, so that ``bayes`` is right on them too often.
+    Its own temperature was measured without them.
+    """
+
+    def confidence(values: np.ndarray) -> float:
+        return float(np.average(np.exp(values.max(axis=1) - log_sum_exp(values)), weights=problem.weight))
+
+    more = (scores.argmax(axis=1) == problem.target) * 1.0 - (problem.base.argmax(axis=1) == problem.target)
+    wanted = confidence(problem.base) + np.average(more, weights=problem.weight)
+    found = minimize_scalar(
+        lambda power: abs(confidence(scores / np.exp(power)) - wanted), bounds=(-2, 2), method="bounded"
+    )
+    return float(np.exp(found.x))
 
 
 def _held_out_scores(problem: Problem, strength: Strength) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from taer.heads.bayes.constants import DEVIATIONS, TEMPER
 from taer.heads.bayes.spectra import leading_rows
@@ -23,22 +24,6 @@ class Spread(NamedTuple):
     width: int  # features; the rows may be coordinates of a subspace of fewer dimensions
 
 
-class Space(NamedTuple):
-    """Rows in the space of the prior."""
-
-    rows: np.ndarray
-    squares: np.ndarray  # squared lengths
-    along: np.ndarray  # along the directions of class means
-
-    def at(self, which: np.ndarray | slice) -> Space:
-        """Some of the rows."""
-        return Space(self.rows[which], self.squares[which], self.along[which])
-
-    @classmethod
-    def joined(cls, parts: list[Space]) -> Space:
-        return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-
-
 class Summary(NamedTuple):
     """A summary of the samples of a class."""
 
@@ -46,21 +31,6 @@ class Summary(NamedTuple):
     mean: np.ndarray
     root: np.ndarray  # orthogonal rows whose scatter is the leading part of that of the samples, the longest last
     trace: float  # of the whole scatter
-
-
-class Density(NamedTuple):
-    """Student's t around ``center`` with the inverse shape ``I/variance + Σ weights·qqᵀ - rootᵀ root``.
-
-    The root reduces a squared distance by at most ``most``, a limit that samples of the class hardly ever reach. So the
-    distance can be bounded without the root, and a class is not wide far away from its samples.
-    """
-
-    center: np.ndarray
-    variance: float
-    weights: np.ndarray  # by direction q of the spread
-    root: np.ndarray
-    most: float
-    height: float  # the logarithm of the density at the center, with a part of the log-determinant
 
 
 def summarize(rows: np.ndarray, rank: int, quick: bool = False) -> Summary:
@@ -79,108 +49,115 @@ def merged(one: Summary, other: Summary, rank: int) -> Summary:
     return Summary(n, one.mean + other.n / n * apart, root, trace)
 
 
-class Shape(NamedTuple):
-    """A shape, in the coordinates of the directions of a class and of the spread."""
-
-    variance: float  # along no direction
-    weights: np.ndarray  # by direction q of the spread: what is added to the inverse variance
-    stretch: np.ndarray  # by direction of the class: what makes its square the variance beyond the rest
-    crossed: np.ndarray  # the stretched directions along q
-    inner: np.ndarray  # their inner products, weighted by the inverse variances
-    inverse: np.ndarray  # of the Cholesky factor of 1 + inner
-    most: float
-    height: float
-
-
-def shape_of(n: float, trace: float, lengths: np.ndarray, crossed: np.ndarray, nu: float, spread: Spread) -> Shape:
-    """The covariance ``(scatter + nu·I) / (n + nu)`` plus the uncertainty of the mean.
-
-    The scatter has orthogonal directions with these squared ``lengths``, ``crossed`` with those of the spread.
-    """
-    d, psi, psi_rest = spread.width, spread.psi, spread.rest
-    rest = remaining(trace - lengths.sum(), n, nu, d - len(lengths))
-    gain = np.maximum((lengths + nu) / (n + nu) - rest, 0)
-    variance, variances = rest + psi_rest / (n * psi_rest + 1), rest + psi / (n * psi + 1)
-    weights = 1 / variances - 1 / variance
-    stretch = np.sqrt(gain / np.maximum(lengths, 1e-300))
-    wide = crossed * stretch[:, None]
-    inner = np.diag(gain / variance) + (wide * weights) @ wide.T
-    factor = np.linalg.cholesky(np.eye(len(inner)) + inner)
-    log_det = (d - len(psi)) * np.log(variance) + np.log(variances).sum() + 2 * np.log(np.diag(factor)).sum()
-    scatter = np.diag(stretch * lengths / variance) + (wide * weights) @ crossed.T
-    inverse = np.linalg.inv(factor)
-    most = _most(inverse @ scatter, n)
-    return Shape(variance, weights, stretch, wide, inner, inverse, most, -0.5 * (1 - TEMPER) * float(log_det))
-
-
-def predictive(known: Summary, nu: float, spread: Spread, rank: int) -> Density:
-    """The distribution of a new sample."""
-    directions, q = known.root[max(0, len(known.root) - rank) :], spread.directions
-    lengths = np.square(directions).sum(axis=1)
-    shape = shape_of(known.n, known.trace, lengths, directions @ q.T, nu, spread)
-    values, vectors = np.linalg.eigh(shape.inner)
-    turned = (vectors / np.sqrt(1 + np.maximum(values, 0))).T
-    wide = directions * (shape.stretch / shape.variance)[:, None] + (shape.crossed * shape.weights) @ q
-    center = shrunk_mean(known.mean, known.n, spread)
-    return Density(center, shape.variance, shape.weights, turned @ wide, shape.most, shape.height)
-
-
 def nothing(width: int) -> Summary:
     """The summary of a class without samples."""
     return Summary(0.0, np.zeros(width), np.zeros((0, width)), 0.0)
 
 
-def remaining(trace: float, n: float, nu: float, dimensions: int) -> float:
-    """The mean variance of a class in the dimensions that its directions leave."""
-    return float(max(trace, 0) / max(dimensions, 1) + nu) / (n + nu)
+class Classes(NamedTuple):
+    """Several classes, whose scatters are ``Σ lengths · row rowᵀ`` and an equal rest; the first axis is the class.
+
+    The rows are orthonormal directions, or samples whose scatter has no rest; rows of zeros fill them up.
+    """
+
+    n: np.ndarray
+    mean: np.ndarray
+    trace: np.ndarray  # of the whole scatters
+    rows: np.ndarray
+    gram: np.ndarray  # inner products of the rows
+    lengths: np.ndarray  # of the scatter along each row
+
+    @classmethod
+    def of(cls, *known: Summary) -> Classes:
+        """Classes along their leading directions."""
+        size, width = max(len(each.root) for each in known), len(known[0].mean)
+        rows, lengths = np.zeros((len(known), size, width)), np.zeros((len(known), size))
+        for at, each in enumerate(known):
+            lengths[at, : len(each.root)] = np.square(each.root).sum(axis=1)
+            rows[at, : len(each.root)] = each.root
+        rows /= np.sqrt(np.where(lengths > 0, lengths, 1))[:, :, None]
+        gram = (lengths > 0)[:, None] * np.eye(size)
+        n, mean, trace = (np.array([getattr(each, name) for each in known]) for name in ("n", "mean", "trace"))
+        return cls(n.astype(np.float64), mean, trace, rows, gram, lengths)
+
+    @classmethod
+    def shown(cls, samples: list[np.ndarray], rank: int, exact: int) -> Classes:
+        """Classes with these samples: along all of them, or along ``rank`` directions if they are more than ``exact``."""
+        n = np.array([len(each) for each in samples])
+        means = np.stack([each.mean(axis=0) for each in samples])
+        size = max([*n[n <= exact], *([rank] if (n > exact).any() else [])])
+        rows = np.zeros((len(n), size, means.shape[1]))
+        traces, lengths = np.empty(len(n)), np.zeros((len(n), size))
+        for at, each in enumerate(samples):
+            centered = each - means[at]
+            traces[at] = np.square(centered).sum()
+            found, own = centered, np.ones(len(each))
+            if len(each) > exact:
+                found = leading_rows(centered, rank, quick=True)
+                own = np.square(found).sum(axis=1)
+                found /= np.sqrt(np.maximum(own, 1e-300))[:, None]
+            rows[at, : len(found)], lengths[at, : len(found)] = found, own
+        return cls(n.astype(np.float64), means, traces, rows, rows @ rows.swapaxes(1, 2), lengths)
 
 
-def shrunk_mean(mean: np.ndarray, n: float, spread: Spread) -> np.ndarray:
-    """The expected mean of a class: that of its samples, pulled towards zero as much as few samples allow."""
+class Shapes(NamedTuple):
+    """Inverse shapes ``B - B·rowsᵀ·inner·rows·B`` of classes, where B is diagonal along the directions of a spread.
+
+    The second part reduces a squared distance by at most ``most``, a limit that samples of the class hardly ever reach.
+    So the distance can be bounded without it, and a class is not wide far away from its samples.
+    """
+
+    rest: np.ndarray  # the variance of a class where it has no row
+    variance: np.ndarray  # and with that of class means, where they have no direction: B is its inverse
+    weights: np.ndarray  # by direction of the spread: what is added to the inverse variance in B
+    inner: np.ndarray
+    most: np.ndarray
+    height: np.ndarray  # the logarithm of the density at the center, with a part of the log-determinant
+
+
+def shapes_of(known: Classes, crossed: np.ndarray, nu: float, spread: Spread) -> Shapes:
+    """The covariances ``(scatter + nu·I) / (n + nu)`` plus the uncertainty of the mean.
+
+    ``crossed`` are the rows of the classes along the directions of the spread.
+    """
+    n, size = known.n, known.lengths.shape[-1]
+    squares = np.diagonal(known.gram, axis1=1, axis2=2)
+    left = known.trace - (known.lengths * squares).sum(axis=1)
+    beyond = (
+        np.maximum(left, 0) / np.maximum(spread.width - (squares > 0).sum(axis=1), 1) / (n + nu)
+    )  # the variance that the rows leave out
+    rest = beyond + nu / (n + nu)
+    variance = rest + spread.rest / (n * spread.rest + 1)
+    variances = rest[:, None] + spread.psi / (n[:, None] * spread.psi + 1)
+    weights = 1 / variances - 1 / variance[:, None]
+    gain = np.maximum(known.lengths / (n + nu)[:, None] - beyond[:, None], 0)
+    root = np.sqrt(gain)
+    # By Woodbury's formula, with ``wider = root·rows·B·rowsᵀ·root``: how much each row widens the class.
+    wider = known.gram / variance[:, None, None] + (crossed * weights[:, None]) @ crossed.swapaxes(1, 2)
+    wider *= root[:, :, None] * root[:, None]
+    both = wider + np.eye(size)
+    inverse = np.linalg.inv(both)
+    log_det = (spread.width - len(spread.psi)) * np.log(variance) + np.log(variances).sum(axis=1)
+    log_det += 2 * np.log(np.diagonal(np.linalg.cholesky(both), axis1=1, axis2=2)).sum(axis=1)
+    # Over samples of the class, the reduction is a sum of squares: its mean, and some deviations more.
+    scatter = known.lengths / np.where(gain > 0, gain, np.inf) / np.maximum(n, 1)[:, None]
+    reduced = (wider - np.eye(size) + inverse) * scatter[:, :, None]
+    deviation = np.sqrt(2 * np.maximum((reduced * reduced.swapaxes(1, 2)).sum(axis=(1, 2)), 0))
+    most = np.maximum(np.trace(reduced, axis1=1, axis2=2) + DEVIATIONS * deviation, 0)
+    inner = inverse * (root[:, :, None] * root[:, None])
+    return Shapes(rest, variance, weights, inner, most, -0.5 * (1 - TEMPER) * log_det)
+
+
+def centers_of(n: np.ndarray, means: np.ndarray, spread: Spread) -> np.ndarray:
+    """The expected means of classes: those of their samples, pulled towards zero as much as few samples allow."""
+    n, q = n[:, None], spread.directions
     share = n * spread.rest / (n * spread.rest + 1)
-    along = (n * spread.psi / (n * spread.psi + 1) - share) * (spread.directions @ mean)
-    pulled: np.ndarray = share * mean + along @ spread.directions
+    pulled: np.ndarray = share * means + ((n * spread.psi / (n * spread.psi + 1) - share) * (means @ q.T)) @ q
     return pulled
 
 
-def _most(reductions: np.ndarray, n: float) -> float:
-    """A limit of the reduction of squared distances: for samples of the class a sum of squares, its mean and deviation."""
-    mean = np.square(reductions).sum() / max(n, 1)
-    variance = 2 * np.square(reductions @ reductions.T).sum() / max(n, 1) ** 2
-    return float(mean + DEVIATIONS * np.sqrt(variance))
-
-
-class View(NamedTuple):
-    """A class from some rows: all that their log-densities depend on, except ``nu``."""
-
-    n: float
-    trace: float
-    lengths: np.ndarray  # squared, of the directions of the class
-    crossed: np.ndarray  # these along the directions of the spread
-    center: np.ndarray  # along the directions of the spread
-    squares: np.ndarray  # squared distances of the rows from the center
-    off: np.ndarray  # the rows less the center, along the directions of the class
-
-
-def view_of(space: Space, known: Summary, spread: Spread) -> View:
-    """A class from these rows, in their precision."""
-    kind, root, center = space.rows.dtype, known.root, shrunk_mean(known.mean, known.n, spread)
-    squares = space.squares - 2 * (space.rows @ center.astype(kind)) + kind.type(center @ center)
-    off = space.rows @ root.T.astype(kind) - (root @ center).astype(kind)
-    lengths, q = np.square(root).sum(axis=1), spread.directions
-    return View(known.n, known.trace, lengths, root @ q.T, q @ center, squares, off)
-
-
-def log_densities(space: Space, view: View, nu: float, spread: Spread) -> np.ndarray:
-    """Tempered log-densities of rows for a class, in the precision of the rows."""
-    kind, d = space.rows.dtype, spread.width
-    shape = shape_of(view.n, view.trace, view.lengths, view.crossed, nu, spread)
-    apart, weights = space.along - view.center.astype(kind), shape.weights.astype(kind)
-    distances = view.squares / kind.type(shape.variance) + np.square(apart) @ weights
-    if len(view.lengths):
-        wide = view.off * (shape.stretch / shape.variance).astype(kind)
-        wide += apart @ (shape.crossed * shape.weights).T.astype(kind)
-        off = wide @ shape.inverse.T.astype(kind)
-        distances -= np.minimum(np.square(off, out=off).sum(axis=1), shape.most)
-    scores: np.ndarray = shape.height - d * np.log1p(np.maximum(distances, 0) / d)
-    return scores
+def log_density(heights: np.ndarray, distances: np.ndarray, width: int) -> np.ndarray:
+    """Of a Student's t, from squared distances in its inverse shape and the logarithm at its center."""
+    # scipy's logarithm has the same bits on every processor
+    found: np.ndarray = heights - width * special.log1p(np.maximum(distances, 0) / width)
+    return found

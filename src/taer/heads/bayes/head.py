@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
+from sklearn.utils.validation import check_is_fitted
 
 from taer.heads.base import Head, Task
-from taer.heads.bayes.constants import BROAD
-from taer.heads.bayes.density import Space, Summary, log_densities, merged, summarize, view_of
+from taer.heads.bayes import names
+from taer.heads.bayes.constants import (
+    ASKED,
+    AT_ONCE,
+    BROAD,
+    COMPARED,
+    FIRST_FOLDS,
+    HELD_OUT,
+    LEADING,
+    NEAREST,
+    SMALL,
+    TRIED,
+    UNLABELED,
+)
+from taer.heads.bayes.density import Classes, Summary, merged, summarize
+from taer.heads.bayes.held_out import folded_scores
 from taer.heads.bayes.novelty import Novelties
-from taer.heads.bayes.prior import Prior, Pseudo
+from taer.heads.bayes.prior import Pseudo
 from taer.heads.bayes.spectra import leading_rows
-from taer.heads.bayes.state import Densities, described
+from taer.heads.bayes.state import Densities, Prior, Space, described
 from taer.heads.bayes.sums import Summaries
-from taer.heads.bayes.trial import fitted_prior
+from taer.heads.bayes.trial import Chosen, chosen, fitted_prior, log_densities, view_of
+from taer.heads.bayes.waiting import Waiting
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.selection import evenly, trial_samples
 from taer.heads.embedding import NORMALIZATIONS, Normalize
-from taer.heads.fitted import Fitted, array, number, value_of
+from taer.heads.fitted import Fitted, array, count, number, numbers, value_of
 from taer.heads.params import check_params, param
 from taer.heads.validation import check_features
 from taer.rows import row_chunks
 
+if TYPE_CHECKING:
+    from taer.loop.automate import Automation
+    from taer.loop.discover import Discovery
+    from taer.loop.explain import Explanation
+
 _ROUNDING = 1e-20  # fraction of the squares of equal rows that rounding leaves as their variance
 _LARGEST = 1e290  # squared length of a row, up to which no score overflows
-_UNLABELED, _LEADING = 4096, 256  # unlabeled samples that are looked at, and directions of them that are kept
-HELD_OUT = 8  # of the samples of a class; with four, sets of 80 % hold 1 point too many
-_TRIED = 128  # samples per class whose misfit is measured
-_COMPARED = 2048  # how many scores may be computed to measure the novelty of one class's samples
-_NEAREST = 256  # other classes with full scores for a held-out sample; beyond these, one hardly ever is the best
 
 
 class Bayes(
@@ -80,14 +97,40 @@ class Bayes(
     normalize: str = param("auto", NORMALIZE, options=(*NORMALIZATIONS, "auto"))
     rank: int = param(32, "stored directions of each class's scatter; one byte each per feature", at_least=0)
 
+    prior_samples: int = param(
+        0,
+        "how many samples the prior waits for, if small batches come instead of a first task. Until so many have come, "
+        "they are kept, the prior is fitted again whenever their number has doubled, and old scores move",
+        at_least=0,
+    )
+
     own_novelty: ClassVar[bool] = True
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Normalize, width="width", help="the normalization of the features"),
         "prior_": value_of(Prior, width="width", help="the prior, fitted on the first task"),
+        "waiting_": value_of(
+            Waiting, width="width", optional=True, help="the samples so far, while the prior waits for more"
+        ),
+        "prior_task_": count(optional=True, help="the last task in the prior, if it has waited"),
         "densities_": value_of(Densities, width="width", help="the distributions of the classes"),
         "novelties_": value_of(Novelties, width="width", help="how novel samples looked before they were learned"),
         "unlabeled_": array("directions", "width", optional=True, help="directions of unlabeled samples, if given"),
         "n_unlabeled_": number(above=0, optional=True, help="and how many they were"),
+        "automation_": numbers(
+            "errors",
+            "confidence",
+            "threshold",
+            "coverage",
+            optional=True,
+            help="what ``automate`` found and promised",
+        ),
+        "description_offset_": array(
+            "width",
+            types=("float64",),
+            optional=True,
+            help="what descriptions of classes have in common, if some came",
+        ),
+        "description_examples_": number(above=0, optional=True, help="how many examples a description counts as"),
     }
 
     # Learning
@@ -105,14 +148,30 @@ class Bayes(
             X_checked = check_features(head, X, reset=True)
             how = Normalize.fit(X_checked, head.normalize).how
             head.embedding_ = Normalize(how, np.zeros(X_checked.shape[1]))
-            rows = head.embedding_(X_checked[evenly(np.arange(len(X_checked)), _UNLABELED)])
+            rows = head.embedding_(X_checked[evenly(np.arange(len(X_checked)), UNLABELED)])
             centered = (rows - rows.mean(axis=0)) / np.sqrt(len(rows))
-            head.unlabeled_, head.n_unlabeled_ = leading_rows(centered, _LEADING), float(len(X_checked))
+            head.unlabeled_, head.n_unlabeled_ = leading_rows(centered, LEADING), float(len(X_checked))
 
         return self._change(measure)
 
+    def describe(self, descriptions: Mapping[Any, ArrayLike]) -> Self:
+        """Add classes by descriptions, such as embeddings of their names; examples may follow.
+
+        ``descriptions`` are vectors by label, of the same backbone as the examples. Known classes among them do not change:
+        the head compares them with their examples, and learns how much a description counts. So describe known classes
+        in the same words. A pipeline with an ``Extractor`` takes texts.
+        """
+        check_is_fitted(self)
+        self._check_prior("describe a class")
+        return self._change(lambda head: names.describe(head, descriptions))
+
+    @property
+    def frozen(self) -> bool:
+        return super().frozen and not self.prior_samples
+
     def _learn(self, task: Task) -> None:
-        self._measure_novelty(self._learn_densities(task))
+        task = self._awaited(task)
+        self._measure_novelty(task, self._learn_densities(task))
 
     def _learn_densities(self, task: Task) -> dict[int, Any]:
         """Store the densities of the classes; returns what :meth:`_held_out` found for each with two samples."""
@@ -122,11 +181,38 @@ class Bayes(
         for label, members in task.members():
             before = self._summary(label) if label < task.n_known else None
             known, space = self._summary_of(task.X, members)
-            if before is not None or len(members) > 1:
-                held_out[label] = self._held_out(label, space.at(slice(_TRIED)), before)
             learned[label] = known if before is None else merged(before, known, self._rank)
+            if learned[label].n > 1:
+                held_out[label] = self._held_out(label, space.at(slice(TRIED)), before, ASKED)
         self._describe(learned)
         return held_out
+
+    def _awaited(self, task: Task) -> Task:
+        """The task or, while the prior waits and has to be fitted again, all samples so far as a first task."""
+        if task.number == 1:
+            if len(task.y) < self.prior_samples:
+                self.waiting_, self.prior_task_ = Waiting.of(task), 1
+            return task
+        if not hasattr(self, "waiting_"):
+            return task
+        self.waiting_ = self.waiting_.plus(task)
+        found = len(self.waiting_)
+        if found < min(self.prior_samples, 2 * int(self.waiting_.fitted)):
+            return task
+        every, self.prior_task_ = self.waiting_.task(task.n_classes), task.number
+        if found < self.prior_samples:
+            self.waiting_ = Waiting.of(every)
+        else:
+            del self.waiting_
+        return every
+
+    def _check_prior(self, what: str) -> None:
+        """Raise ValueError while the prior waits: it is then fitted on kept samples alone."""
+        if hasattr(self, "waiting_"):
+            raise ValueError(
+                f"Bayes cannot {what} yet: its prior waits for {self.prior_samples} samples (prior_samples), of which "
+                f"{len(self.waiting_)} have come; learn the others first"
+            )
 
     def _begin(self, task: Task) -> None:
         """Fit the prior."""
@@ -145,25 +231,25 @@ class Bayes(
             )
             variance = variance if variance > _ROUNDING * square else square or 1.0
             pseudo = Pseudo(BROAD, variance / width, np.zeros((0, width)))
-        self.prior_ = fitted_prior(rows, y, pseudo)
+        choice = chosen(rows, y, pseudo)
+        self.prior_ = fitted_prior(rows, y, pseudo, choice)
         self.densities_ = Densities.none(width, len(self.prior_.units))
         self.novelties_ = Novelties.none()
+        if len(rows) <= SMALL and len(rows) == len(task.y):
+            self.novelties_ = self._unseen_novelties(rows, y, pseudo, choice)
 
     @property
     def _rank(self) -> int:
         return min(self.rank, self.n_features_in_)
 
-    def _space(self, X: np.ndarray) -> Space:
-        return self.prior_(self.embedding_(X))
-
     def _summary_of(self, X: Any, members: np.ndarray) -> tuple[Summary, Space]:
         """The summary of some samples of a class, read in pieces, and the first piece in the space of the prior."""
         parts = list(row_chunks(members, X.shape[1]))
         every = self._rank if len(parts) == 1 else X.shape[1]  # all directions, until the pieces are merged
-        first = self._space(X[members[parts[0]]])
+        first = self.prior_(self.embedding_(X[members[parts[0]]]))
         found = summarize(first.rows, every)
         for part in parts[1:]:
-            found = merged(found, summarize(self._space(X[members[part]]).rows, every), every)
+            found = merged(found, summarize(self.prior_(self.embedding_(X[members[part]])).rows, every), every)
         return found._replace(root=found.root[max(0, len(found.root) - self._rank) :]), first
 
     def _describe(self, learned: dict[int, Summary]) -> None:
@@ -177,34 +263,74 @@ class Bayes(
         )
 
     def _offset(self, label: int, count: float) -> float:
-        return self.prior_.offset(count, first=self.learning_order_[label].task == 1)
+        return self.prior_.offset(count, first=self.learning_order_[label].task <= getattr(self, "prior_task_", 1))
 
     def _summary(self, label: int) -> Summary:
         return self.densities_.summary(label, self.prior_.nu, self.prior_.spread)
 
     # Novelty of the samples that are learned
 
-    def _held_out(self, label: int, space: Space, before: Summary | None) -> tuple[Space, np.ndarray]:
-        """Samples, and their scores for their own class, learned from ``before`` and the others."""
-        prior, rank, n_rows = self.prior_, self._rank, len(space.rows)
-        folds = np.arange(n_rows) % HELD_OUT
-        own = np.empty(n_rows)
-        for fold in range(folds.max() + 1):
-            seen = [] if before is None else [before]
-            if (folds != fold).any():
-                seen.append(summarize(space.rows[folds != fold], rank, quick=True))
-            known = reduce(lambda one, other: merged(one, other, rank), seen)
-            asked = space.at(folds == fold)
-            scores = log_densities(asked, view_of(asked, known, prior.spread), prior.nu, prior.spread)
-            own[folds == fold] = scores + self._offset(label, known.n)
-        return space, own
+    def _unseen_novelties(self, rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, choice: Chosen) -> Novelties:
+        """Of the samples of a small first task, each under a prior and classes that have not seen it.
 
-    def _measure_novelty(self, held_out: dict[int, tuple[Space, np.ndarray]]) -> None:
+        The prior follows the few samples from which it comes: to it, they look less novel than any others.
+        """
+        at = np.empty(len(y), np.int64)  # the place of each sample in its class
+        for label in range(int(y.max()) + 1):
+            at[y == label] = np.arange((y == label).sum())
+        folds = np.where(np.bincount(y)[y] > 1, at % FIRST_FOLDS, -1)
+        misfits, novelty = np.zeros(len(y)), np.zeros(len(y))
+        for fold in range(folds.max() + 1):
+            asked = np.flatnonzero(folds == fold)
+            head = self._learned_from(rows[folds != fold], y[folds != fold], pseudo, choice)
+            space = head.prior_(rows[asked])
+            scores, blank = head.densities_.scores(space, np.arange(len(head.densities_))), head._blank(space)
+            misfits[asked] = blank - scores[np.arange(len(asked)), y[asked]]
+            novelty[asked] = blank - scores.max(axis=1) + head.prior_.beyond(space)
+        tried = [(label, (y == label) & (folds >= 0)) for label in np.unique(y[folds >= 0]).tolist()]
+        found = {label: (misfits[own], novelty[own]) for label, own in tried}
+        return Novelties.none().replaced(int(y.max()) + 1, found)
+
+    def _learned_from(self, rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, choice: Chosen) -> Self:
+        """A copy that has learned some samples of the first task."""
+        head = copy(self)
+        head.prior_ = fitted_prior(rows, y, pseudo, choice)
+        head.densities_ = Densities.none(rows.shape[1], len(head.prior_.units))
+        space = head.prior_(rows).rows
+        head._describe({label: summarize(space[y == label], self._rank) for label in range(int(y.max()) + 1)})
+        return head
+
+    def _held_out(self, label: int, space: Space, before: Summary | None, most: int) -> tuple[Space, np.ndarray]:
+        """Some samples, and their scores for their own class, learned from ``before`` and the other samples."""
+        prior, n_rows = self.prior_, len(space.rows)
+        folds = np.arange(n_rows) % HELD_OUT
+        if before is None and n_rows <= AT_ONCE:  # all samples are asked
+            scores = folded_scores(space, folds, prior.nu, prior.spread)
+            counts = n_rows - np.bincount(folds)
+        else:
+            asked = folds < -(-most // -(-n_rows // HELD_OUT))  # as many folds as have so many samples
+            parts = [space.rows[folds != fold] for fold in range(folds[asked].max() + 1)]
+            others = Classes.of(*(self._together(before, part) for part in parts))
+            space, folds, counts = space.at(asked), folds[asked], others.n
+            every = log_densities(space, view_of(space, others, prior.spread), prior.nu, prior.spread)
+            scores = every[np.arange(len(folds)), folds]
+        offsets = np.array([self._offset(label, count) for count in counts.tolist()])
+        return space, scores + offsets[folds]
+
+    def _together(self, before: Summary | None, rows: np.ndarray) -> Summary:
+        """A summary of more samples of a class, which may be none."""
+        if before is None or not len(rows):
+            return before or summarize(rows, self._rank, quick=True)
+        return merged(before, summarize(rows, self._rank, quick=True), self._rank)
+
+    def _measure_novelty(self, task: Task, held_out: dict[int, tuple[Space, np.ndarray]]) -> None:
         """Store the misfit of held-out samples for their own class, and their novelty among all classes."""
+        if task.number == 1 and len(self.novelties_.tried):
+            return  # a small first task: measured with the prior
         if not held_out:
             self.novelties_ = self.novelties_.replaced(len(self.densities_), {})
             return
-        compared = max(_COMPARED // len(self.densities_), 2)  # among many classes a few samples of each are enough
+        compared = max(COMPARED // len(self.densities_), 2)  # among many classes a few samples of each are enough
         few = Space.joined([space.at(slice(compared)) for space, _ in held_out.values()])
         own = [scores[:compared] for _, scores in held_out.values()]
         ends = np.cumsum([len(each) for each in own])
@@ -217,8 +343,8 @@ class Bayes(
     def _best_of(self, space: Space, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The highest score of each row among its own class, whose score is given, and the nearest others."""
         every = np.arange(len(self.densities_))
-        if len(every) <= _NEAREST:
-            scores = self.densities_.scores(space, every)
+        if len(every) <= NEAREST:
+            scores = self.densities_.approximate(space, every)
             scores[np.arange(len(own)), labels] = own
             return scores.max(axis=1)
         best = own.copy()
@@ -226,21 +352,21 @@ class Bayes(
             rows = np.flatnonzero(labels == label)
             lowest = np.nan_to_num(self.densities_.bounds(space.at(rows))[0], nan=np.inf).min(axis=0)
             lowest[label] = np.inf
-            others = np.argsort(lowest, kind="stable")[:_NEAREST]
-            best[rows] = np.maximum(own[rows], self.densities_.scores(space.at(rows), others).max(axis=1))
+            others = np.argsort(lowest, kind="stable")[:NEAREST]
+            best[rows] = np.maximum(own[rows], self.densities_.approximate(space.at(rows), others).max(axis=1))
         return best
 
     # Answers
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         every = np.arange(len(self.densities_)) if classes is None else classes
-        return self.densities_.scores(self._space(X), every).astype(self.dtype_)
+        return self.densities_.scores(self.prior_(self.embedding_(X)), every).astype(self.dtype_)
 
     def _best(self, X: np.ndarray) -> np.ndarray:
-        space = self._space(X)
+        space = self.prior_(self.embedding_(X))
         if not (space.squares < _LARGEST).all():
             return super()._best(X)  # which raises if a score cannot be computed
-        return self.densities_.best(space, self.numbers_, self.dtype_)
+        return self.densities_.best(space, self.arrival_, self.dtype_)
 
     @property
     def temperature_(self) -> float:
@@ -253,29 +379,30 @@ class Bayes(
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """The log-density under a class without samples minus the best score; more for samples far from all classes."""
-        space = self._space(X)
+        space = self.prior_(self.embedding_(X))
         return self._blank(space) - scores.max(axis=1) + self.prior_.beyond(space)
 
     def _blank(self, space: Space) -> np.ndarray:
         """Scores of a class without samples."""
         return self.prior_.blank.scores(space, np.zeros(1, np.int64))[:, 0]
 
-    def _kept_threshold(self, false_alarms: float) -> float:
+    def _own_threshold(self, false_alarms: float) -> float:
         return self.novelties_.threshold(false_alarms)
 
-    def _kept_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
+    def _own_class_thresholds(self, false_alarms: float) -> dict[Any, float]:
         found = self.novelties_.class_thresholds(false_alarms)
         return {self.learning_order_[at].label: limit for at, limit in found.items()}
 
     def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
         fitting: np.ndarray = (
-            self._blank(self._space(X))[:, None] - scores <= self.novelties_.limits(coverage)[self.numbers_]
+            self._blank(self.prior_(self.embedding_(X)))[:, None] - scores
+            <= self.novelties_.limits(coverage)[self.arrival_]
         )
         return fitting
 
     def graph(self, graph: Any) -> str:
         space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
-        return self.densities_.graph(graph, space, along, self.numbers_)
+        return self.densities_.graph(graph, space, along, self.arrival_)
 
     def novelty_graph(self, graph: Any, probabilities: str) -> str:
         space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
@@ -288,6 +415,70 @@ class Bayes(
     def _density_graph(self, graph: Any, space: str) -> str:
         """Add the scores of the densities, from those that the graph has divided by the temperature."""
         return str(graph.add("Mul", graph.cast("scores", np.float64), np.array(self.temperature_)))
+
+    # The loop around the head, which is loaded when it is asked for
+
+    def automate(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        errors: float = 0.02,
+        confidence: float = 0.95,
+        *,
+        unknown: Any = None,
+    ) -> Automation:
+        """The largest share of answers that need no person, so that at most ``errors`` of them are wrong.
+
+        This holds with the probability ``confidence`` for samples like ``X``, which are held-out samples with their labels
+        ``y``. ``unknown`` is the label of those of no known class, if such samples will come: every answer to them is
+        wrong. Unknown answers, above the limit of novelty, are always for a person. The threshold is kept in the head for
+        :meth:`automatic`, until the head changes.
+        """
+        from taer.loop.automate import automate
+
+        return automate(self, X, y, errors, confidence, unknown)
+
+    def automatic(self, X: ArrayLike) -> np.ndarray:
+        """Which answers need no person, by the threshold of :meth:`automate`."""
+        from taer.loop.automate import automatic
+
+        return automatic(self, X)
+
+    def explain(
+        self, X: ArrayLike, examples: tuple[ArrayLike, ArrayLike] | None = None, count: int = 3
+    ) -> list[Explanation]:
+        """Why each row got its answer: the runner-up, how usual the row is, and the nearest examples of both classes.
+
+        ``examples`` are samples and labels in which the nearest are looked for. Without them, ``bayes-replay`` looks in
+        the samples that it keeps.
+        """
+        from taer.loop.explain import explained
+
+        return explained(*self._checked(X), examples, count)
+
+    def in_prior(self, X: ArrayLike) -> np.ndarray:
+        """Rows in the space of the prior, where samples scatter around their class mean by one in every direction."""
+        head, rows = self._checked(X)
+        return np.concatenate(
+            head._in_parts(rows, lambda part: head.prior_(head.embedding_(part)).rows.astype(np.float32))
+        )
+
+    def class_spread(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """Directions in that space, the variances of class means along them, and the variance along all others."""
+        spread = self.prior_.spread
+        return spread.directions, spread.psi, spread.rest
+
+    def discover(self, X: ArrayLike) -> Discovery:
+        """Groups of samples that belong to no known class, as proposals of new classes; ``docs/guides/discovering.md``."""
+        from taer.loop.discover import discover
+
+        return discover(self, X)
+
+    def suggest(self, X: ArrayLike, n: int) -> np.ndarray:
+        """The ``n`` rows whose labels would help most, the best first; without a class, by spread alone."""
+        from taer.loop.suggest import suggest
+
+        return suggest(self, X, n)
 
     # Corrections
 
@@ -316,6 +507,7 @@ class Bayes(
         return Summaries(labels, state.counts, state.means.astype(np.float64), each, self._rank)
 
     def _sums_of(self, task: Task) -> Summaries:
+        self._check_prior("unlearn samples")
         found = [self._summary_of(task.X, members)[0] for _, members in task.members()]
         return Summaries.of(task.current, found, self._rank)
 
@@ -327,6 +519,8 @@ class Bayes(
         return {f"prior_.{name}": value for name, value in self.prior_.to_arrays().items()}
 
     def _sums_from(self, other: Self) -> tuple[Summaries, bool]:
+        for head in (self, other):
+            head._check_prior("be merged")
         return other._sums(), True  # the prior is that of a first task, and it is the same
 
     def _absorb(self, other: Self) -> None:

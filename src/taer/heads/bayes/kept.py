@@ -22,19 +22,21 @@ class KeptSamples:
     scales: np.ndarray
     y: np.ndarray  # numbers of the classes
     own: np.ndarray  # scores of ``bayes`` for the own class, learned without the sample
+    blank: np.ndarray  # and for a class without samples
     logs: (
         np.ndarray
     )  # log Σ exp of the scores of all counted classes, in units of the temperature; NaN if not asked for
 
     @classmethod
-    def of(cls, space: np.ndarray, y: np.ndarray, own: np.ndarray) -> Self:
+    def of(cls, space: np.ndarray, y: np.ndarray, own: np.ndarray, blank: np.ndarray) -> Self:
         scales = np.maximum(np.abs(space).max(axis=1, initial=0), 1e-30).astype(np.float32) / np.float32(127)
         rows = np.rint(space / scales[:, None]).clip(-127, 127).astype(np.int8)
-        return cls(rows, scales, y.astype(np.int64), own.astype(np.float32), np.full(len(y), np.nan))
+        scores = (own.astype(np.float32), blank.astype(np.float32))
+        return cls(rows, scales, y.astype(np.int64), *scores, np.full(len(y), np.nan))
 
     @classmethod
     def none(cls, width: int) -> Self:
-        return cls.of(np.zeros((0, width)), np.zeros(0), np.zeros(0))
+        return cls.of(np.zeros((0, width)), np.zeros(0), np.zeros(0), np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -96,7 +98,7 @@ class KeptSamples:
             or (n and not 0 <= self.y.min() <= self.y.max() < n_classes)
         ):
             raise ValueError(f"y: expected {n} whole numbers from 0 to {n_classes - 1}")
-        for name in ("scales", "own", "logs"):
+        for name in ("scales", "own", "blank", "logs"):
             value = getattr(self, name)
             known = value[~np.isnan(value)] if name == "logs" else value
             if value.shape != (n,) or value.dtype.kind != "f" or not np.isfinite(known).all():

@@ -113,15 +113,19 @@ def quantiles_of(values: np.ndarray) -> np.ndarray:
 def mixed(one: np.ndarray, weight: float, other: np.ndarray, other_weight: float) -> np.ndarray:
     """The quantiles of two sets of values together."""
     values, weights = np.concatenate([one, other]), np.repeat([weight, other_weight], QUANTILES)
-    return np.array([pooled_quantile(values, weights, (at + 0.5) / QUANTILES) for at in range(QUANTILES)])
+    return _pooled(values, weights, (np.arange(QUANTILES) + 0.5) / QUANTILES)
 
 
 def pooled_quantile(values: np.ndarray, weights: np.ndarray, fraction: float) -> float:
     """A weighted quantile of values, with linear interpolation."""
+    return float(_pooled(values, weights, np.array(fraction)))
+
+
+def _pooled(values: np.ndarray, weights: np.ndarray, fractions: np.ndarray) -> np.ndarray:
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     middle = (np.cumsum(weights) - 0.5 * weights) / weights.sum()
-    return float(np.interp(fraction, middle, values))
+    return np.interp(fractions, middle, values)
 
 
 def _level(fraction: float, n: float) -> float:

@@ -9,18 +9,20 @@ import numpy as np
 
 from taer.heads import exact
 from taer.heads.base import Head, Task, log_sum_exp
-from taer.heads.bayes.approximate import approximate_scores
+from taer.heads.bayes.constants import HELD_OUT
 from taer.heads.bayes.correction import (
     ENOUGH,
+    LEAST_CLASSES,
     Corrections,
     Problem,
     balanced,
-    first_columns,
+    first_corrections,
     learned_columns,
 )
 from taer.heads.bayes.density import Summary
-from taer.heads.bayes.head import HELD_OUT, Bayes
+from taer.heads.bayes.head import Bayes
 from taer.heads.bayes.kept import KeptSamples, some_of_each
+from taer.heads.bayes.state import Space
 from taer.heads.bayes.sums import Summaries
 from taer.heads.card import Card
 from taer.heads.fitted import Fitted, value_of
@@ -45,17 +47,20 @@ class BayesReplay(
 ):
     """``bayes`` and a linear correction: more accurate where samples may be kept and classes have many of them.
 
-    The score of class c is, with T the temperature of ``bayes`` and z a row in the space of the prior::
+    With T the temperature of ``bayes``, z a row in the space of the prior and ``blank`` the score of a class without
+    samples, the score of a class c with ten kept samples or more is::
 
-        a · bayes_c(z)  +  T · (w_c · z + b_c)
+        a · bayes_c(z)  +  l · blank(z)  +  T · (w_c · z + b_c)
 
     As in ``taer``, a task learns ``w`` and ``b`` of its own classes alone, by cross-entropy on its samples and all kept
     ones. Old scores enter as one constant per sample, their log Σ exp, and never change. Every class has the same total
     weight, so old classes together weigh λ = old / all. The score of a kept sample for its own class is that of a
-    class which has not seen it. ``a`` and the penalty of ``w`` are chosen on held-out samples of the first task, whose
-    classes are then shifted together, so that classes of few examples compare with them as in ``bayes``. Classes with
-    fewer than ten kept samples have no correction. Novelty and ``predict_set`` without ``calibrate`` are those of
-    ``bayes``.
+    class which has not seen it.
+
+    The first task chooses ``a`` and the penalty of ``w`` on held-out samples. Its classes are then shifted together
+    (``l``, and a part of ``w`` and ``b`` that they have in common), so that classes of few examples, whose scores are
+    those of ``bayes``, compare with them as in ``bayes``. If it has fewer than eight classes or fewer samples than
+    features, it is learned as by ``bayes``. Novelty and ``predict_set`` without ``calibrate`` are those of ``bayes``.
 
     ``unlearn``, ``merge`` and samples of a known class learn the corrections of the classes concerned again.
 
@@ -94,37 +99,40 @@ class BayesReplay(
         self.corrections_, self.kept_ = Corrections.none(width), KeptSamples.none(width)
 
     def _learn(self, task: Task) -> None:
+        task = self._awaited(task)
         known = task.current[task.current < task.n_known]
         before = {label: self._summary(label) for label in known.tolist()}
         if task.number > 1:
             self._separate(known)
         held_out = self._learn_densities(task)
-        self._measure_novelty(held_out)
+        self._measure_novelty(task, held_out)
         added = KeptSamples.none(task.X.shape[1])
         for label, members in task.members():
             space, own = held_out.get(label, (None, ()))
             if space is None or len(own) < len(members):  # the novelty of some samples is enough
-                rows, own = self._own_scores(label, self._rows(task.X, members), before.get(label))
-            else:
-                rows = space.rows
-            added = added.plus(self._sampled(label, rows, own))
+                parts = row_chunks(members, task.X.shape[1])
+                space = Space.joined([self.prior_(self.embedding_(task.X[members[part]])) for part in parts])
+                own = self._own_scores(label, space, before.get(label))
+            added = added.plus(self._sampled(label, space.rows, own))
         self._correct(task.current, added, first=task.number == 1)
 
-    def _rows(self, X: Any, members: np.ndarray) -> np.ndarray:
-        return np.concatenate([self._space(X[members[part]]).rows for part in row_chunks(members, X.shape[1])])
+    def _own_scores(self, label: int, space: Space, before: Summary | None) -> np.ndarray:
+        """Scores of samples for their own class, each learned without the sample unless that is the only one."""
+        if before is None and len(space.rows) == 1:
+            return self._approximate(space.rows, np.array([label]))[:, 0]
+        return self._held_out(label, space, before, len(space.rows))[1]
 
-    def _own_scores(self, label: int, rows: np.ndarray, before: Summary | None) -> tuple[np.ndarray, np.ndarray]:
-        """Samples and the scores for their own class, each learned without the sample unless that is the only one."""
-        if before is None and len(rows) == 1:
-            return rows, approximate_scores(self.densities_, self.prior_.spread, rows, np.array([label]))[:, 0]
-        return rows, self._held_out(label, self.prior_.space(rows), before)[1]
+    def _approximate(self, rows: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        return self.densities_.approximate(Space.single(rows, self.prior_.spread), classes)
 
     def _sampled(self, label: int, rows: np.ndarray, own: np.ndarray) -> KeptSamples:
         """Samples to keep; their scores get the offset of a class with all samples."""
         count = float(self.densities_.counts[label])
         fewer = max(1.0, count - len(rows) / HELD_OUT)
         own = own + (self._offset(label, count) - self._offset(label, fewer))
-        return KeptSamples.of(rows, np.full(len(rows), label), own).limited(self.memory_per_class)
+        space = Space.single(rows, self.prior_.spread)
+        blank = self.prior_.blank.approximate(space, np.zeros(1, np.int64))[:, 0]
+        return KeptSamples.of(rows, np.full(len(rows), label), own, blank).limited(self.memory_per_class)
 
     def _separate(self, classes: np.ndarray) -> None:
         """Take some classes out of the log Σ exp of the kept samples, before their scores change."""
@@ -142,7 +150,7 @@ class BayesReplay(
 
     def _plain(self, memory: KeptSamples, classes: np.ndarray) -> np.ndarray:
         """Scores of ``bayes`` in units of its temperature; for the own class, of one that has not seen the sample."""
-        scores = approximate_scores(self.densities_, self.prior_.spread, memory.space(), classes)
+        scores = self._approximate(memory.space(), classes)
         target = _targets(memory.y, classes)
         mine = np.flatnonzero(target >= 0)
         scores[mine, target[mine]] = memory.own[mine]
@@ -151,26 +159,34 @@ class BayesReplay(
     def _for_kept(self, memory: KeptSamples, classes: np.ndarray) -> np.ndarray:
         """The same with the correction."""
         linear = memory.space() @ self.corrections_.weights[classes].T + self.corrections_.biases[classes]
-        found: np.ndarray = self.corrections_.scale * self._plain(memory, classes) + linear
-        return found
+        return self._base(memory, self._plain(memory, classes), classes) + linear
+
+    def _base(self, memory: KeptSamples, plain: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        return self.corrections_.base(plain, self._blank_of(memory), classes)
+
+    def _blank_of(self, memory: KeptSamples) -> np.ndarray:
+        """Scores of a class without samples, in units of the temperature."""
+        return memory.blank / np.float32(self.prior_.temperature)
 
     def _correct(self, classes: np.ndarray, added: KeptSamples, first: bool = False) -> None:
         """Learn the corrections of some classes, which are not counted.
 
-        Without a class of enough samples nothing is computed; the classes are counted when a later one has enough.
+        Without a class of enough samples nothing is computed; the classes are counted when a later one has enough. First
+        classes have no correction if their strength cannot be chosen, because they or their samples are too few.
         """
         n_classes = len(self.classes_)
         self.kept_ = self.kept_.plus(added).limited(self.memory_per_class)
         self.corrections_ = self.corrections_.cleared(classes, n_classes)
         enough = classes[self.kept_.counts(n_classes)[classes] >= ENOUGH]
-        if len(enough) > first:  # among the first classes there must be another one
-            places = self._asked(enough)
+        places = self._asked(enough)
+        too_few = first and (len(enough) < LEAST_CLASSES or len(places) < self.n_features_in_)
+        if len(enough) and not too_few:
             memory = self._counted(self.kept_.taken(places), enough)
             plain = self._plain(memory, enough)
             columns = self._learned(memory, enough, plain, first)
             self.corrections_ = self.corrections_.learned(enough, columns)
             linear = memory.space() @ self.corrections_.weights[enough].T + self.corrections_.biases[enough]
-            logs = np.logaddexp(memory.logs, log_sum_exp(self.corrections_.scale * plain + linear))
+            logs = np.logaddexp(memory.logs, log_sum_exp(self._base(memory, plain, enough) + linear))
             self._keep_logs(places, logs)
 
     def _asked(self, classes: np.ndarray) -> np.ndarray:
@@ -192,12 +208,13 @@ class BayesReplay(
     def _learned(self, memory: KeptSamples, classes: np.ndarray, plain: np.ndarray, first: bool) -> np.ndarray:
         """Columns of some classes."""
         target, weight = _targets(memory.y, classes), balanced(memory.y, len(self.kept_))
-        problem = Problem(memory.space(), plain, target, weight, memory.logs)
+        problem = Problem(memory.space(), plain, target, weight, self._blank_of(memory), memory.logs)
         if first:
-            self.corrections_, columns = first_columns(problem, self.corrections_)
+            self.corrections_, columns = first_corrections(problem, self.corrections_)
             return columns
-        scaled = problem._replace(base=self.corrections_.scale * plain)
-        return learned_columns(scaled.picked(scaled.matters), self.corrections_.penalty)
+        state = self.corrections_
+        scaled = problem._replace(base=state.scale * plain + state.lift * problem.blank[:, None])
+        return learned_columns(scaled.picked(scaled.matters), state.penalty)
 
     def _keep_logs(self, places: np.ndarray, logs: np.ndarray) -> None:
         """Store the log Σ exp of some samples of each class, with which later classes are compared."""
@@ -213,11 +230,12 @@ class BayesReplay(
         return self.prior_.temperature * self.corrections_.softened
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        state, space = self.corrections_, self._space(X)
+        state, space = self.corrections_, self.prior_(self.embedding_(X))
         wanted = np.arange(len(state)) if classes is None else classes
         linear = exact.products(space.rows, state.weights[wanted]) + state.biases[wanted]
         plain = self.densities_.scores(space, wanted)
-        return (state.scale * plain + self.prior_.temperature * linear).astype(self.dtype_)
+        base = state.base(plain, self._blank(space), wanted)
+        return (base + self.prior_.temperature * linear).astype(self.dtype_)
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         return Head._best(self, X)  # the bounds of ``bayes`` know no correction
@@ -226,23 +244,26 @@ class BayesReplay(
         return super()._novelty(X, super()._scores(X))
 
     def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
-        return super()._fitting(X, super()._scores(X)[:, self.numbers_], coverage)
+        return super()._fitting(X, super()._scores(X)[:, self.arrival_], coverage)
 
     def graph(self, graph: Any) -> str:
-        plain = graph.add("Mul", super().graph(graph), np.array(self.corrections_.scale))
-        space, _ = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
-        return str(graph.add("Add", plain, self._linear_graph(graph, space)))
+        scales, _ = self.corrections_.factors(self.arrival_)
+        return str(graph.add("Add", graph.add("Mul", super().graph(graph), scales), self._added_graph(graph)))
 
-    def _linear_graph(self, graph: Any, space: str) -> str:
-        """Add the corrections of the scores."""
+    def _added_graph(self, graph: Any) -> str:
+        """Add what is added to the scaled scores of ``bayes``."""
         state, unit = self.corrections_, self.prior_.temperature
-        weights = unit * state.weights[self.numbers_].astype(np.float64)
-        return str(graph.add("Gemm", space, weights, unit * state.biases[self.numbers_], transB=1))
+        space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
+        weights = unit * state.weights[self.arrival_].astype(np.float64)
+        linear = graph.add("Gemm", space, weights, unit * state.biases[self.arrival_], transB=1)
+        blank = self.prior_.blank.graph(graph, space, along, np.zeros(1, np.int64))
+        _, lifts = state.factors(self.arrival_)
+        return str(graph.add("Add", linear, graph.add("MatMul", blank, lifts[None])))
 
     def _density_graph(self, graph: Any, space: str) -> str:
-        linear = self._linear_graph(graph, space)
-        plain = graph.add("Sub", super()._density_graph(graph, space), linear)
-        return str(graph.add("Div", plain, np.array(self.corrections_.scale)))
+        scales, _ = self.corrections_.factors(self.arrival_)
+        plain = graph.add("Sub", super()._density_graph(graph, space), self._added_graph(graph))
+        return str(graph.add("Div", plain, scales))
 
     # Changes of what was learned
 
@@ -257,7 +278,8 @@ class BayesReplay(
     def class_state(self, label: Any) -> list[np.ndarray]:
         head = self._snapshot()
         number, state = head._number_of(label), head.corrections_
-        return [*super().class_state(label), state.weights[number], state.biases[number : number + 1]]
+        own = slice(number, number + 1)
+        return [*super().class_state(label), state.weights[number], state.biases[own], state.has[own]]
 
     def _drop(self, number: int) -> None:
         self._separate(np.array([number]))
@@ -265,7 +287,7 @@ class BayesReplay(
 
     def _sums_of(self, task: Task) -> Summaries:
         """The sums of samples that are taken back; they leave the memory, too."""
-        taken = KeptSamples.of(self._space(task.X[:]).rows, task.y, np.zeros(len(task.y)))
+        taken = KeptSamples.of(self.prior_(self.embedding_(task.X[:])).rows, task.y, *np.zeros((2, len(task.y))))
         self.kept_ = self.kept_.minus(taken)
         return super()._sums_of(task)
 
@@ -276,7 +298,8 @@ class BayesReplay(
 
     def _fixed(self) -> dict[str, Any]:
         state = self.corrections_
-        return super()._fixed() | {"corrections_.scale": state.scale, "corrections_.penalty": state.penalty}
+        names = ("scale", "lift", "penalty", "softened")
+        return super()._fixed() | {f"corrections_.{name}": getattr(state, name) for name in names}
 
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)

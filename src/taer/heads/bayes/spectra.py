@@ -8,7 +8,6 @@ from scipy.linalg import lapack
 from taer.heads.closed_form.linalg import leading_eigen
 
 _OVERSAMPLED, _POWER_STEPS = 8, 2
-_SMALL = 160  # up to this size, all eigenvectors take less time than some
 _ROUNDING = 1e-9  # eigenvalues below this fraction of the largest are rounding errors
 
 
@@ -28,7 +27,7 @@ def leading_rows(rows: np.ndarray, rank: int, quick: bool = False) -> np.ndarray
         return (np.sqrt(np.maximum(spectrum[-rank:], 0)) * vectors[:, -rank:]).T @ basis
     wide = len(rows) <= rows.shape[1]
     gram = rows @ rows.T if wide else rows.T @ rows
-    spectrum, vectors = leading_eigen(gram, rank) if len(gram) > max(rank, _SMALL) else np.linalg.eigh(gram)
+    spectrum, vectors = leading_eigen(gram, rank)
     kept = np.flatnonzero(spectrum > _ROUNDING * max(float(spectrum[-1]), 1e-300))[-rank:]
     spectrum, vectors = spectrum[kept], vectors[:, kept]
     return vectors.T @ rows if wide else np.sqrt(spectrum)[:, None] * vectors.T

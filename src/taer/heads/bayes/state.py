@@ -1,23 +1,49 @@
-"""The state of all classes, as one value: scores, bounds of them, the best class, and the same as an ONNX graph."""
+"""What the head stores, as two values: the prior, which maps rows to its space, and the densities of the classes there.
+
+Answers come from these alone: scores, bounds of them, the best class, and the same as an ONNX graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy import special
+from numpy.typing import DTypeLike
 
 from taer.heads import exact
-from taer.heads.bayes.density import Density, Space, Spread, Summary, predictive, remaining
-from taer.heads.bayes.integers import quantized
+from taer.heads.bayes.constants import NARROW
+from taer.heads.bayes.density import Classes, Spread, Summary, centers_of, log_density, nothing, shapes_of
+from taer.rows import row_chunks
 
 _WIDEST = 1 - 1e-9  # below one: how far directions may reduce a squared distance
-_FEW = 1 / 8  # of the classes: rows with shorter lists share too few classes to be scored together
-_NARROW = 128  # features
+_SHARED = 1 / 8  # of the classes: rows with shorter lists have too few in common to be scored together
 _AT_ONCE = 1 << 20  # products with directions that are computed together, so that they stay in the cache
 _TIES = 1e-5  # relative difference below which scores may be equal in float32
+
+
+class Space(NamedTuple):
+    """Rows in the space of the prior."""
+
+    rows: np.ndarray
+    squares: np.ndarray  # squared lengths
+    along: np.ndarray  # along the directions of class means
+
+    def at(self, which: np.ndarray | slice) -> Space:
+        """Some of the rows."""
+        return Space(self.rows[which], self.squares[which], self.along[which])
+
+    @classmethod
+    def single(cls, rows: np.ndarray, spread: Spread) -> Space:
+        """Rows of the space in single precision: enough for learning, and faster."""
+        rows = rows.astype(np.float32)
+        return cls(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T.astype(np.float32))
+
+    @classmethod
+    def joined(cls, parts: list[Space]) -> Space:
+        return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 class Described(NamedTuple):
@@ -117,15 +143,20 @@ class Densities:
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{n: a[of_direction if n in _BY_DIRECTION else kept] for n, a in arrays.items()})
 
+    def _own(self, label: int) -> slice:
+        """The places of the directions of a class."""
+        end = int(self.numbers[: label + 1].sum())
+        return slice(end - int(self.numbers[label]), end)
+
     def of_class(self, label: int) -> list[np.ndarray]:
         """All that the scores of a class depend on."""
-        places = self._places(np.array([label]))
+        places = self._own(label)
         names = [each.name for each in fields(self)]
         return [np.asarray(getattr(self, n)[places if n in _BY_DIRECTION else label]) for n in names]
 
     def summary(self, label: int, nu: float, spread: Spread) -> Summary:
         """What is known of the samples of a class. Its scatter follows from the shape, up to the rounding of integers."""
-        n, rest, places = float(self.counts[label]), float(self.rests[label]), self._places(np.array([label]))
+        n, rest, places = float(self.counts[label]), float(self.rests[label]), self._own(label)
         root = self.directions[places] * self.scales[places, None]
         variance, variances = (rest + psi / (n * psi + 1) for psi in (spread.rest, spread.psi))
         stretched = root * variance + ((root @ spread.directions.T) * (variances - variance)) @ spread.directions
@@ -140,46 +171,53 @@ class Densities:
 
     # Answering
 
-    def scores(self, space: Space, classes: np.ndarray) -> np.ndarray:
-        """Scores of some classes. scipy's logarithm has the same bits on every processor, numpy's does not."""
-        width = self.columns.shape[1]
-        distances = np.maximum(self._around(space, classes) - self._reductions(space, classes), 0)
-        scores: np.ndarray = self.heights[classes] - width * special.log1p(distances / width)
-        return scores
+    def scores(self, space: Space, classes: np.ndarray, products: _Products = exact.products) -> np.ndarray:
+        """Scores of some classes; with exact products, they have the same bits on every machine."""
+        distances = self._around(space, classes, products)
+        distances -= self._reductions(space, classes, products)
+        heights = self.heights[classes].astype(distances.dtype)
+        return log_density(heights, distances, self.columns.shape[1])
 
-    def _around(self, space: Space, classes: np.ndarray) -> np.ndarray:
-        """Squared distances without the directions of the classes."""
-        squared = space.squares[:, None] * self.inverses[classes]
-        squared += exact.products(np.square(space.along), self.weights[classes])
-        return squared - 2 * exact.products(space.rows, self.columns[classes]) + self.levels[classes]
-
-    def _reductions(self, space: Space, classes: np.ndarray) -> np.ndarray:
-        """By how much the directions of the classes reduce the squared distances."""
-        found = np.zeros((len(space.rows), len(classes)))
-        parts = np.cumsum(self.numbers[classes]) * len(space.rows) // _AT_ONCE
-        starts = np.flatnonzero(np.diff(parts, prepend=-1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):
-            found[:, start:end] = self._reductions_of(space.rows, classes[start:end])
-        return np.minimum(found, self.most[classes], out=found)
-
-    def _reductions_of(self, rows: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        places, numbers = self._places(classes), self.numbers[classes]
-        found = np.zeros((len(rows), len(classes)))
-        if len(places):
-            in_a_row = len(places) == places[-1] - places[0] + 1 and (np.diff(places) == 1).all()
-            directions = self.directions[places[0] : places[-1] + 1] if in_a_row else self.directions[places]
-            off = exact.products(rows, directions)
-            off *= self.scales[places]
-            off -= self.offsets[places]
-            starts = (np.cumsum(numbers) - numbers)[numbers > 0]
-            found[:, numbers > 0] = np.add.reduceat(np.square(off, out=off), starts, axis=1)
+    def approximate(self, space: Space, classes: np.ndarray) -> np.ndarray:
+        """The same in float32, several times as fast; for learning only, where bits do not matter."""
+        found = np.zeros((len(space.rows), len(classes)), np.float32)
+        if not found.size:
+            return found
+        for part in row_chunks(space.rows, max(self.columns.shape[1], int(self.numbers[classes].sum()))):
+            single = Space(*(each.astype(np.float32, copy=False) for each in space.at(part)))
+            found[part] = self.scores(single, classes, _plain_products)
         return found
 
-    def _places(self, classes: np.ndarray) -> np.ndarray:
-        """The places of the directions of classes, class after class."""
-        numbers = self.numbers[classes]
-        firsts = (np.cumsum(self.numbers) - self.numbers)[classes] - (np.cumsum(numbers) - numbers)
-        return np.repeat(firsts, numbers) + np.arange(numbers.sum())
+    def _around(self, space: Space, classes: np.ndarray | slice, products: _Products) -> np.ndarray:
+        """Squared distances without the directions of the classes."""
+        kind = space.rows.dtype
+        squared = space.squares[:, None] * self.inverses[classes].astype(kind)
+        squared += products(np.square(space.along), self.weights[classes])
+        squared -= 2 * products(space.rows, self.columns[classes])
+        squared += self.levels[classes].astype(kind)
+        return squared
+
+    def _reductions(self, space: Space, classes: np.ndarray, products: _Products) -> np.ndarray:
+        """By how much the directions of the classes reduce the squared distances."""
+        found = np.zeros((len(space.rows), len(classes)), space.rows.dtype)
+        parts = np.cumsum(self.numbers[classes]) * len(space.rows) // _AT_ONCE
+        starts = np.flatnonzero(np.diff(parts, prepend=-1)).tolist()
+        before = np.cumsum(self.numbers) - self.numbers  # how many directions come before those of a class
+        for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):
+            some = classes[start:end]
+            numbers = self.numbers[some]
+            firsts = np.cumsum(numbers) - numbers  # of each class, among the directions of these classes
+            if not numbers.any():
+                continue
+            places = np.repeat(before[some] - firsts, numbers) + np.arange(numbers.sum())
+            in_a_row = len(places) == places[-1] - places[0] + 1 and (np.diff(places) == 1).all()
+            directions = self.directions[places[0] : places[-1] + 1] if in_a_row else self.directions[places]
+            off = products(space.rows, directions)
+            off *= self.scales[places].astype(off.dtype)
+            off -= self.offsets[places].astype(off.dtype)
+            wide = np.flatnonzero(numbers)
+            found[:, start + wide] = np.add.reduceat(np.square(off, out=off), firsts[wide], axis=1)
+        return np.minimum(found, self.most[classes], out=found, casting="same_kind")
 
     def bounds(self, space: Space) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of ``exp(-score / d) = (1 + r / d)·exp(-height / d)`` for all classes, without their directions.
@@ -188,15 +226,13 @@ class Densities:
         """
         width, kind = self.columns.shape[1], np.float32
         with np.errstate(over="ignore", invalid="ignore"):
-            squared = np.outer(space.squares.astype(kind), self.inverses.astype(kind))
-            around = squared + np.square(space.along.astype(kind)) @ self.weights.T
-            around -= 2 * (space.rows.astype(kind) @ self.columns.T)
-            levels, most = self.levels.astype(kind), self.most.astype(kind)
-            around += levels
+            single = Space(*(part.astype(kind) for part in space))
+            around = self._around(single, slice(None), np.inner)
             # The largest rounding error of a sum of so many products; no term is larger than the sum of both squares.
-            slack = 4 * width * np.finfo(kind).eps * (squared + levels)
+            slack = np.outer(single.squares, self.inverses.astype(kind)) + self.levels.astype(kind)
+            slack *= 4 * width * np.finfo(kind).eps
             scale = np.exp(-self.heights / width).astype(kind)
-            lowest = (1 + np.maximum(around - slack - most, 0) / width) * scale
+            lowest = (1 + np.maximum(around - slack - self.most.astype(kind), 0) / width) * scale
             highest = (1 + (around + slack) / width) * scale * (1 + _TIES)
         return lowest, highest
 
@@ -208,7 +244,7 @@ class Densities:
         unsure = np.flatnonzero(possible.sum(axis=1) > 1)
         if not len(unsure):
             return best
-        at_once = 1 if possible[unsure].mean() < _FEW else len(unsure)
+        at_once = 1 if possible[unsure].mean() < _SHARED else len(unsure)
         for start in range(0, len(unsure), at_once):
             rows = unsure[start : start + at_once]
             classes = order[possible[rows].any(axis=0)[order]]
@@ -217,7 +253,8 @@ class Densities:
 
     def graph(self, graph: Any, space: str, along: str, order: np.ndarray) -> str:
         """Add the scores, with columns in this order, to an ONNX graph; returns the name of their value."""
-        width, places = self.columns.shape[1], self._places(order)
+        width, every = self.columns.shape[1], np.arange(len(self.directions))
+        places = np.concatenate([every[:0], *(every[self._own(label)] for label in order)])
         squares = graph.add("ReduceSum", graph.add("Mul", space, space), np.array([1]), keepdims=1)
         distances = graph.add("MatMul", squares, self.inverses[order][None])
         weights, columns = (values[order].T.astype(np.float64) for values in (self.weights, self.columns))
@@ -278,55 +315,209 @@ class Densities:
         return cls(**arrays)
 
 
+_Products = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def _plain_products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Products in the precision of the rows."""
+    found: np.ndarray = rows @ columns.T.astype(rows.dtype, copy=False)
+    return found
+
+
 _BY_DIRECTION = ("directions", "scales", "offsets")
 
 
 def _integers(width: int) -> str:
-    """The type of the directions. Two bytes where they take little room, so that repeated corrections lose less."""
-    return "int16" if width <= _NARROW else "int8"
+    """The type of the directions."""
+    return "int16" if width <= NARROW else "int8"
 
 
 def described(known: Summary, nu: float, spread: Spread, rank: int, offset: float) -> Described:
     """A class as it is stored: rounded, so that its scores have the same bits on every machine."""
-    mean = known.mean.astype(np.float32)
-    density = predictive(known._replace(mean=mean.astype(np.float64)), nu, spread, rank)
-    crossed = spread.directions @ density.center
-    column = density.center / density.variance + (density.weights * crossed) @ spread.directions
-    level = density.center @ density.center / density.variance + density.weights @ np.square(crossed)
-    directions, scales = _directions(density, spread)
-    kept = known.root[max(0, len(known.root) - rank) :]
-    rest = remaining(known.trace - float(np.square(kept).sum()), known.n, nu, spread.width - len(kept))
+    mean, root = known.mean.astype(np.float32), known.root[max(0, len(known.root) - rank) :]
+    seen = Classes.of(known._replace(mean=mean.astype(np.float64), root=root))
+    q, rows = spread.directions, seen.rows[0]
+    shapes = shapes_of(seen, rows @ q.T[None], nu, spread)
+    inverse, weights, center = (
+        1 / float(shapes.variance[0]),
+        shapes.weights[0],
+        centers_of(seen.n, seen.mean, spread)[0],
+    )
+
+    def weighted(vectors: np.ndarray) -> np.ndarray:
+        """In the inverse shape without the directions of the class."""
+        found: np.ndarray = vectors * inverse + (vectors @ q.T * weights) @ q
+        return found
+
+    values, vectors = np.linalg.eigh((shapes.inner[0] + shapes.inner[0].T) / 2)
+    wide = values > 0
+    turned = (vectors[:, wide] * np.sqrt(values[wide])).T @ weighted(rows)
+    directions, scales = _rounded_root(turned, inverse, weights, spread)
     return Described(
         known.n,
         mean,
         known.trace,
-        rest,
-        1 / density.variance,
-        exact.rounded(density.weights[None], np.float32)[0],
-        exact.rounded(column[None], np.float32)[0],
-        float(level),
-        density.height + offset,
-        density.most,
+        float(shapes.rest[0]),
+        inverse,
+        exact.rounded(weights[None], np.float32)[0],
+        exact.rounded(weighted(center)[None], np.float32)[0],
+        float(center @ weighted(center)),
+        float(shapes.height[0]) + offset,
+        float(shapes.most[0]),
         directions,
         scales,
-        (directions.astype(np.float64) @ density.center) * scales,
+        (directions.astype(np.float64) @ center) * scales,
     )
 
 
-def _directions(density: Density, spread: Spread) -> tuple[np.ndarray, np.ndarray]:
-    """The root in integers. Each row is scaled so that rounding does not change how much it widens the class."""
-    root = density.root[np.square(density.root).sum(axis=1) > 0]
-    integers, _ = quantized(root, _integers(spread.width))
+def _rounded_root(
+    root: np.ndarray, inverse: float, weights: np.ndarray, spread: Spread
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in integers. Each is scaled so that rounding does not change how much it widens the class."""
 
     def widths(rows: np.ndarray) -> np.ndarray:
         """Squared lengths in the shape without the root; below one."""
         crossed = np.square(rows @ spread.directions.T)
-        variances = 1 / (density.weights + 1 / density.variance)
-        found: np.ndarray = np.square(rows).sum(axis=1) * density.variance + crossed @ (
-            variances - density.variance
+        found: np.ndarray = np.square(rows).sum(axis=1) / inverse + crossed @ (
+            1 / (weights + inverse) - 1 / inverse
         )
         return found
 
-    wide = integers.astype(np.float64)
+    integers, _ = quantized(root, _integers(spread.width))
     wanted = np.minimum(widths(root), _WIDEST)
-    return integers, np.sqrt(wanted / np.maximum(widths(wide), 1e-300))
+    return integers, np.sqrt(wanted / np.maximum(widths(integers.astype(np.float64)), 1e-300))
+
+
+def quantized(rows: np.ndarray, dtype: DTypeLike) -> tuple[np.ndarray, np.ndarray]:
+    """Integers and scales with ``integers · scale`` near the rows; a row of zeros has the scale 1."""
+    top = np.iinfo(dtype).max
+    largest = np.abs(rows).max(axis=1, initial=0)
+    scales = np.where(largest > 0, largest / top, 1.0)
+    return np.rint(rows / scales[:, None]).astype(dtype), scales
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The map to the space of the prior, the spread of class means there, and what the trial measured."""
+
+    kind: ClassVar[str] = "bayes-prior"
+
+    center: np.ndarray
+    scale: float
+    within: np.ndarray  # directions e in integers
+    gains: np.ndarray  # for the integers
+    between: np.ndarray  # directions of class means in integers
+    units: np.ndarray  # of these integers
+    psi: np.ndarray  # variances of class means along these directions, and along all others
+    strength: float  # weight of the shared covariance in that of a class, in pseudo-samples per feature
+    knots: np.ndarray  # logarithms of numbers of samples, and the score offsets of later classes with that many
+    temperature: float  # of probabilities
+    far: np.ndarray  # from which squared length on a sample is far from all classes, and what each unit beyond adds
+
+    def __call__(self, rows: np.ndarray) -> Space:
+        """Rows in the space of the prior, with the same bits on every machine."""
+        apart = rows - self.center
+        mapped = apart * self.scale
+        if len(self.gains):  # products of leading bits and integers are exact
+            along = exact.leading(apart) @ self._within.T * self.gains
+            mapped += exact.leading(along) @ self._within
+        mapped = exact.leading(mapped)
+        along = exact.leading(mapped) @ self._between.T * self.units
+        return Space(mapped, np.square(mapped).sum(axis=1), along)
+
+    @cached_property
+    def _within(self) -> np.ndarray:
+        return self.within.astype(np.float64)
+
+    @cached_property
+    def _between(self) -> np.ndarray:
+        return self.between.astype(np.float64)
+
+    @cached_property
+    def blank(self) -> Densities:
+        """A class without samples."""
+        width = len(self.center)
+        none = Densities.none(width, len(self.units))
+        return none.replaced({0: described(nothing(width), self.nu, self.spread, 0, 0.0)})
+
+    @cached_property
+    def spread(self) -> Spread:
+        directions = self.between * self.units[:, None]
+        return Spread(directions, self.psi[:-1], float(self.psi[-1]), len(self.center))
+
+    @property
+    def nu(self) -> float:
+        return self.strength * len(self.center)
+
+    def offset(self, count: float, first: bool) -> float:
+        """The score offset of a class with this number of samples, of the first task or of a later one.
+
+        The prior fits the classes that it comes from better than later ones, even where these have many samples.
+        """
+        return float(np.interp(np.log(count), *self.knots)) - first * float(self.knots[1, -1])
+
+    def beyond(self, space: Space) -> np.ndarray:
+        """How far beyond all classes rows are, in units of novelty; zero for nearly all samples of any class."""
+        limit, unit = self.far
+        others, more = self._inverses
+        distance = space.squares * others + exact.products(np.square(space.along), more)[:, 0]
+        found: np.ndarray = unit * np.maximum(distance - limit, 0)
+        return found
+
+    @property
+    def _inverses(self) -> tuple[float, np.ndarray]:
+        """The inverse variance of all samples along no direction, and what is added to it along those of class means."""
+        others = float(1 / (1 + self.psi[-1]))
+        return others, exact.rounded((1 / (1 + self.psi[:-1]) - others)[None], np.float32)
+
+    def check(self, width: int, n_classes: int) -> None:
+        """Raise ValueError unless this is a prior for this number of features."""
+        k, m = (len(self.gains), len(self.units)) if self.gains.ndim == self.units.ndim == 1 else (-1, -1)
+        shapes = {
+            "center": (width,),
+            "within": (k, width),
+            "gains": (k,),
+            "between": (m, width),
+            "units": (m,),
+            "psi": (m + 1,),
+            "far": (2,),
+        }
+        for name, shape in shapes.items():
+            value = getattr(self, name)
+            kinds = "i" if name in ("within", "between") else "f"
+            if value.shape != shape or value.dtype.kind != kinds or not np.isfinite(value).all():
+                raise ValueError(f"{name}: expected finite numbers of the shape {shape}")
+        if self.knots.ndim != 2 or len(self.knots) != 2 or not np.isfinite(self.knots).all():
+            raise ValueError("knots: expected two rows of finite numbers")
+        positive = (self.scale, self.strength, self.temperature)
+        if not (self.psi > 0).all() or not all(0 < value < np.inf for value in positive):
+            raise ValueError("expected variances, a scale, a strength and a temperature above zero")
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        numbers: dict[str, Any] = {name: float(arrays[name]) for name in ("scale", "strength", "temperature")}
+        return cls(**{**arrays, **numbers})
+
+    def graph(self, graph: Any, rows: str) -> tuple[str, str]:
+        """Add the map to an ONNX graph; returns the names of the rows in the space and along the directions."""
+        apart = graph.add("Sub", rows, self.center)
+        space = graph.add("Mul", apart, np.array(self.scale))
+        if len(self.gains):
+            within = self.within.astype(np.float64)
+            along = graph.add("MatMul", apart, within.T * self.gains)
+            space = graph.add("Add", space, graph.add("MatMul", along, within))
+        return space, graph.add("MatMul", space, self.between.T * self.units) if len(self.units) else space
+
+    def far_graph(self, graph: Any, space: str, along: str) -> str:
+        """Add :meth:`beyond` to an ONNX graph, as a column."""
+        (limit, unit), (others, more) = self.far, self._inverses
+        squares = graph.add("ReduceSum", graph.add("Mul", space, space), np.array([1]), keepdims=1)
+        distance = graph.add("Mul", squares, np.array(others))
+        if len(self.units):
+            turned = graph.add("MatMul", graph.add("Mul", along, along), more.T.astype(np.float64))
+            distance = graph.add("Add", distance, turned)
+        past = graph.add("Max", graph.add("Sub", distance, np.array(limit)), np.array(0.0))
+        return str(graph.add("Mul", past, np.array(unit)))

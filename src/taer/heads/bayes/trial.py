@@ -24,12 +24,12 @@ from taer.heads.bayes.constants import (
     TEMPERATURE,
     TRIAL_CLASSES,
     TRIAL_DIRECTIONS,
+    TRIAL_EXACT,
     TRIAL_RANK,
     TRIAL_ROWS,
 )
-from taer.heads.bayes.density import Space, Spread, View, log_densities, nothing, summarize, view_of
+from taer.heads.bayes.density import Classes, Spread, centers_of, log_density, nothing, shapes_of
 from taer.heads.bayes.prior import (
-    Prior,
     Pseudo,
     class_means,
     covariance_within,
@@ -40,7 +40,43 @@ from taer.heads.bayes.prior import (
     whitening,
 )
 from taer.heads.bayes.spectra import coordinates
+from taer.heads.bayes.state import Prior, Space
 from taer.heads.closed_form.selection import evenly
+
+
+class View(NamedTuple):
+    """Classes from some rows: all that their log-densities depend on, except ``nu``."""
+
+    known: Classes
+    crossed: np.ndarray  # the rows of the classes along the directions of the spread
+    center: np.ndarray  # along these
+    squares: np.ndarray  # squared distances of the rows from the centers
+    off: np.ndarray  # by class: the rows less the center, along the rows of the class
+
+
+def view_of(space: Space, known: Classes, spread: Spread) -> View:
+    """Classes from these rows, in their precision."""
+    kind, centers = space.rows.dtype, centers_of(known.n, known.mean, spread)
+    squares = space.squares[:, None] - 2 * (space.rows @ centers.T.astype(kind))
+    squares += np.square(centers).sum(axis=1).astype(kind)
+    off = space.rows @ known.rows.astype(kind).swapaxes(1, 2) - (known.rows @ centers[:, :, None]).swapaxes(
+        1, 2
+    ).astype(kind)
+    return View(known, known.rows @ spread.directions.T, centers @ spread.directions.T, squares, off)
+
+
+def log_densities(space: Space, view: View, nu: float, spread: Spread) -> np.ndarray:
+    """Tempered log-densities of rows for classes, in the precision of the rows."""
+    kind, shapes = space.rows.dtype, shapes_of(view.known, view.crossed, nu, spread)
+    weights, inner, variance = (each.astype(kind) for each in (shapes.weights, shapes.inner, shapes.variance))
+    weighted = (shapes.weights * view.center).astype(kind)
+    distances = view.squares / variance + np.square(space.along) @ weights.T - 2 * (space.along @ weighted.T)
+    distances += (shapes.weights * np.square(view.center)).sum(axis=1).astype(kind)
+    turned = view.crossed * shapes.weights[:, None]
+    off = view.off / variance[:, None, None] + space.along @ turned.swapaxes(1, 2).astype(kind)
+    off -= (turned @ view.center[:, :, None]).swapaxes(1, 2).astype(kind)
+    distances -= np.minimum(((off @ inner) * off).sum(axis=2).T, shapes.most)
+    return log_density(shapes.height, distances, spread.width)
 
 
 class Episode(NamedTuple):
@@ -49,20 +85,18 @@ class Episode(NamedTuple):
     asked: Space  # of a prior that has not seen them
     target: np.ndarray
     new: np.ndarray  # which classes are treated as new
-    known: list[View]
-    shown: dict[int, list[View]]  # the new classes, by the number of samples that they have
+    known: View
+    shown: dict[int, View]  # the new classes, by the number of samples that they have
     places: np.ndarray  # of the classes among the known and the new ones
     spread: Spread
 
     def scores(self, strength: float) -> np.ndarray:
         """Log-densities of the held-out samples: by number of samples of the new classes, sample and class."""
-        known = self._densities(self.known, strength)
-        shown = [self._densities(each, strength) for each in self.shown.values()]
-        return np.stack([np.concatenate([known, each], axis=1)[:, self.places] for each in shown])
-
-    def _densities(self, classes: list[View], strength: float) -> np.ndarray:
         nu = strength * self.spread.width
-        return np.stack([log_densities(self.asked, each, nu, self.spread) for each in classes], axis=1)
+        known, *shown = (
+            log_densities(self.asked, each, nu, self.spread) for each in (self.known, *self.shown.values())
+        )
+        return np.stack([np.concatenate([known, each], axis=1)[:, self.places] for each in shown])
 
 
 class Fit(NamedTuple):
@@ -75,35 +109,39 @@ class Fit(NamedTuple):
     best: np.ndarray  # scores of the held-out samples, where the new classes have all samples
 
 
-def fitted_prior(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo) -> Prior:
-    """The prior of a first task, from its normalized samples of classes 0 … k-1 and from pseudo-samples."""
-    width, counts = rows.shape[1], np.bincount(y)
+class Chosen(NamedTuple):
+    """What the trial chooses."""
+
+    shrinkage: float
+    strength: float
+    temperature: float
+    knots: np.ndarray | None  # of the offsets; None for the default ones
+    far: np.ndarray
+
+
+def chosen(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo) -> Chosen:
+    """By a trial, or the defaults if classes or samples are too few; the samples are of classes 0 … k-1."""
+    counts = np.bincount(y)
     few = [k for k in KNOTS if 2 * k <= counts.min()]
     if len(counts) < SURE or not few:
-        shrinkage, strength, temperature, knots, far = (
-            SHRINKAGES[0],
-            STRENGTHS[0],
-            TEMPERATURE * np.sqrt(width),
-            None,
-            np.zeros(2),
-        )
-    else:
-        shrinkage, strength, temperature, knots, far = _measured(rows, y, pseudo, few)
-    within = covariance_within(rows, y, width, pseudo, DIRECTIONS, quick=False)
+        return Chosen(SHRINKAGES[0], STRENGTHS[0], TEMPERATURE * np.sqrt(rows.shape[1]), None, np.zeros(2))
+    return _measured(rows, y, pseudo, few)
+
+
+def fitted_prior(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, choice: Chosen) -> Prior:
+    """The prior of a first task, from its normalized samples of classes 0 … k-1 and from pseudo-samples."""
+    within = covariance_within(rows, y, rows.shape[1], pseudo, DIRECTIONS)
     counts, means = class_means(rows, y)
-    map_ = whitening(within, shrinkage, means.mean(axis=0))
+    map_ = whitening(within, choice.shrinkage, means.mean(axis=0))
     spread = spread_of_means(means, counts, within, map_)
     offsets = default_offsets(spread, within, pseudo)
-    if knots is not None:  # the fewer the classes, the less the trial says
-        share = max(0.0, 1 - doubt(len(counts)))
-        offsets = np.stack([knots[0], share * knots[1] + (1 - share) * np.interp(knots[0], *offsets)])
-    return stored(map_, spread, strength, offsets, temperature, far)
+    if choice.knots is not None:  # the fewer the classes, the less the trial says
+        share, (sizes, found) = max(0.0, 1 - doubt(len(counts))), choice.knots
+        offsets = np.stack([sizes, share * found + (1 - share) * np.interp(sizes, *offsets)])
+    return stored(map_, spread, choice.strength, offsets, choice.temperature, choice.far)
 
 
-def _measured(
-    rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, few: list[int]
-) -> tuple[float, float, float, np.ndarray, np.ndarray]:
-    """Shrinkage, strength, temperature, knots of the offsets, and from where on a sample is far."""
+def _measured(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, few: list[int]) -> Chosen:
     width, counts = rows.shape[1], np.bincount(y)
     shots = [*few, int(counts.max())]  # the last is all that a class can show
     classes = evenly(np.arange(len(counts)), TRIAL_CLASSES)
@@ -125,7 +163,7 @@ def _measured(
     many = max(float(np.median(counts)), 2 * few[-1])
     knots = np.stack([np.log([*few, many]), fits[strength].offsets])
     far = _far(episodes[shrinkage], strength, fits[strength].best)
-    return shrinkage, strength, fits[strength].temperature, knots, far
+    return Chosen(shrinkage, strength, fits[strength].temperature, knots, far)
 
 
 def _chosen_strength(fits: dict[float, Fit]) -> float:
@@ -143,8 +181,8 @@ def _far(episodes: list[Episode], strength: float, best: np.ndarray) -> np.ndarr
     for space, spread in ((each.asked, each.spread) for each in episodes):
         inverse, others = 1 / (1 + spread.psi), 1 / (1 + spread.rest)
         distances.append(space.squares * others + np.square(space.along) @ (inverse - others))
-        view = view_of(space, nothing(space.rows.shape[1]), spread)
-        blanks.append(log_densities(space, view, strength * spread.width, spread))
+        view = view_of(space, Classes.of(nothing(space.rows.shape[1])), spread)
+        blanks.append(log_densities(space, view, strength * spread.width, spread)[:, 0])
     known = np.concatenate([~each.new[each.target] for each in episodes])
     found, novelties = np.concatenate(distances), (np.concatenate(blanks) - best)[known]
     unit = novelties.std() / max(float(found.std()), 1e-300)
@@ -158,6 +196,7 @@ def _episodes(
     n_classes, rng = int(y.max()) + 1, np.random.default_rng(0)
     members = [rng.permutation(np.flatnonzero(y == label)) for label in range(n_classes)]
     found: dict[float, list[Episode]] = {shrinkage: [] for shrinkage in SHRINKAGES}
+    single = rows.astype(np.float32)  # enough for a trial, and faster
     for fold in range(FOLDS):
         new = np.arange(n_classes) % FOLDS == fold
         tested = [max(1, len(each) // (4 if late else 5)) for each, late in zip(members, new, strict=True)]
@@ -167,15 +206,15 @@ def _episodes(
             [_some(np.concatenate([members[label][: tested[label]] for label in group])) for group in (old, fresh)]
         )
         labels = np.searchsorted(old, y[train])
-        within = covariance_within(rows[train], labels, width, pseudo, TRIAL_DIRECTIONS, quick=True)
+        within = covariance_within(rows[train], labels, width, pseudo, TRIAL_DIRECTIONS)
         counts, means = class_means(rows[train], labels)
         for shrinkage in SHRINKAGES:
             map_ = whitening(within, shrinkage, means.mean(axis=0))
-            space = map_(rows)
+            space = map_(single)
             shown = [space[members[label][tested[label] :]] for label in fresh]
             known = [space[members[label][tested[label] :]] for label in old]
             spread = spread_of_means(means, counts, within, map_)
-            seen_from = _single(space[asked], spread)
+            seen_from = Space.single(space[asked], spread)
             found[shrinkage].append(
                 Episode(
                     asked=seen_from,
@@ -190,15 +229,9 @@ def _episodes(
     return found
 
 
-def _single(rows: np.ndarray, spread: Spread) -> Space:
-    """Rows in single precision: enough for a trial, and faster."""
-    rows = rows.astype(np.float32)
-    return Space(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T.astype(np.float32))
-
-
-def _views(space: Space, samples: list[np.ndarray], spread: Spread) -> list[View]:
+def _views(space: Space, samples: list[np.ndarray], spread: Spread) -> View:
     """Classes with these samples, from the rows that are asked."""
-    return [view_of(space, summarize(each, TRIAL_RANK, quick=True), spread) for each in samples]
+    return view_of(space, Classes.shown(samples, TRIAL_RANK, TRIAL_EXACT), spread)
 
 
 def _some(numbers: np.ndarray) -> np.ndarray:

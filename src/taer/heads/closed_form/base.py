@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from taer.heads import exact
 from taer.heads.base import Head, Task, grown
 from taer.heads.closed_form.calibration import PooledLosses, best_temperature, held_out
 from taer.heads.closed_form.collect import collect
-from taer.heads.closed_form.kept import kept
+from taer.heads.closed_form.derived import Derived
 from taer.heads.closed_form.linalg import RelativeDistances
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, Sizes, array, number, value_of
@@ -38,7 +39,7 @@ class ClosedFormHead(Head):
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Normalize, width="width", help="map of the features, fixed by the first task"),
-        "columns_": array(
+        "weights_": array(
             "classes", "embedding", help="weight vectors after that map, one per class in order of arrival"
         ),
         "offsets_": array("classes", help="intercepts of the scores, one per class in order of arrival"),
@@ -59,6 +60,10 @@ class ClosedFormHead(Head):
         """Whether each class has its own scatter."""
         return False
 
+    def restore(self, state: dict[str, Any]) -> Self:
+        self._derived = Derived()
+        return super().restore(state)
+
     def _embedding(self, task: Task) -> Any:
         """The embedding, fitted on the first task."""
         return Normalize.fit(task.X, self.normalize)
@@ -71,6 +76,7 @@ class ClosedFormHead(Head):
         self._update(task.current)
 
     def _learn(self, task: Task) -> None:
+        self._derived = Derived()
         if task.number == 1:
             self._begin(task)
         held = held_out(task)
@@ -86,7 +92,7 @@ class ClosedFormHead(Head):
     def _begin(self, task: Task) -> None:
         self.embedding_ = self._embedding(task)
         self.temperature_ = 1.0
-        self.columns_, self.offsets_ = np.zeros((0, len(self.embedding_.center)), self.dtype_), np.zeros(0)
+        self.weights_, self.offsets_ = np.zeros((0, len(self.embedding_.center)), self.dtype_), np.zeros(0)
         self._choose(task)
 
     def _count(self, task: Task) -> None:
@@ -137,8 +143,8 @@ class ClosedFormHead(Head):
     def _set(self, classes: np.ndarray, columns: np.ndarray, offsets: np.ndarray) -> None:
         """Set the columns and offsets of some classes."""
         n_classes = len(self.classes_)
-        self.columns_, self.offsets_ = grown(self.columns_, n_classes), grown(self.offsets_, n_classes)
-        self.columns_[classes], self.offsets_[classes] = exact.rounded(columns, self.dtype_), offsets
+        self.weights_, self.offsets_ = grown(self.weights_, n_classes), grown(self.offsets_, n_classes)
+        self.weights_[classes], self.offsets_[classes] = exact.rounded(columns, self.dtype_), offsets
 
     def _best_among(self, X: np.ndarray, possible: np.ndarray) -> np.ndarray:
         """The best class of each row by its exact score, given which classes can be the best."""
@@ -146,7 +152,7 @@ class ClosedFormHead(Head):
             return super()._best(X)
         best: np.ndarray = possible.argmax(axis=1)
         for row in np.flatnonzero(possible.sum(axis=1) > 1):
-            classes = self.numbers_[possible[row][self.numbers_]]  # the first of classes_ among equals
+            classes = self.arrival_[possible[row][self.arrival_]]  # the first of classes_ among equals
             best[row] = classes[self._finite_scores(X[[row]], classes).argmax()]
         return best
 
@@ -159,7 +165,8 @@ class ClosedFormHead(Head):
         return super()._novelty(X, scores) + self._distances()(self.embedding_(X)) / self.temperature_
 
     def _distances(self) -> RelativeDistances:
-        return kept(self.statistics_.means, RelativeDistances, lambda: RelativeDistances(self.statistics_))
+        make = partial(RelativeDistances, self.statistics_)
+        return self._derived.of(self.statistics_.means, RelativeDistances, make)
 
     def novelty_graph(self, graph: Any, probabilities: str) -> str:
         apart = self._distances().graph(graph, self.embedding_.graph(graph, "features"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.closed_form.kept import kept
+from taer.heads.closed_form.derived import Derived
 
 _PACKED = 0.5  # if no more than this fraction of the directions is used, those are copied together
-_FEW = 1 / 8  # of all classes; for fewer, it takes longer to find the used directions than to multiply all
+_WORTH_FINDING = (
+    1 / 8
+)  # of all classes; for fewer, it takes longer to find the used directions than to multiply all
 
 
 class _Used:
@@ -21,7 +23,6 @@ class _Used:
         self.used = np.asarray(directions.any(axis=2))
         few = self.used.mean() <= _PACKED
         self.used |= not few
-        # Not a view of the array, which would keep it, and so itself, for ever.
         self.packed = _short(directions[self.used]) if few else None
         self.places = self.used.cumsum().reshape(self.used.shape) - 1  # of each direction among the used ones
 
@@ -38,15 +39,17 @@ class _Used:
         return found.reshape(len(rows), *used.shape)
 
 
-def products_along(rows: np.ndarray, directions: np.ndarray, classes: np.ndarray, in_all: int) -> np.ndarray:
+def products_along(
+    rows: np.ndarray, directions: np.ndarray, classes: np.ndarray, in_all: int, derived: Derived
+) -> np.ndarray:
     """``rows · directions[classes]``, of shape (rows, classes, directions), with exact entries.
 
-    The classes are a part of ``in_all`` that are asked for.
+    The classes are a part of ``in_all`` that are asked for. Which directions are used is kept in ``derived``.
     """
-    if in_all < _FEW * len(directions):
+    if in_all < _WORTH_FINDING * len(directions):
         few = _short(directions[classes].reshape(-1, directions.shape[2]))
         return exact.products(rows, few).reshape(len(rows), len(classes), directions.shape[1])
-    return kept(directions, _Used, lambda: _Used(directions)).products(rows, directions, classes)
+    return derived.of(directions, _Used, lambda: _Used(directions)).products(rows, directions, classes)
 
 
 def _short(directions: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ class LDAFrozen(
         "frozen",
         old_scores="never",
         keeps="statistics",
+        boundaries=True,
         forgets="except its part in the first covariance",
         sums=True,
         few_shot=False,

@@ -10,6 +10,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh, lapack, solve_triangular
 from taer.heads import exact
 from taer.statistics import ClassStatistics
 
+_LARGE, _MANY_MORE = 500, 5  # rows, and rows per eigenvector, from which on some take less time than all
 _LEAST_NOISE = (
     1e-3  # of the mean variance: the least noise of a feature, below which EM of few samples would drive it
 )
@@ -126,14 +127,19 @@ def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def leading_eigen(matrix: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues, ascending, and their eigenvectors (as columns).
 
-    LAPACK's method for some of them is faster than the one for all. If many are equal, it fails on some processors.
+    LAPACK's method for some of them is faster than the one for all if the matrix is large and they are few. If many are
+    equal, it fails on some processors.
     """
-    try:
-        found: tuple[np.ndarray, np.ndarray] = eigh(matrix, subset_by_index=(len(matrix) - count, len(matrix) - 1))
-        return found
-    except np.linalg.LinAlgError:
-        spectrum, vectors = np.linalg.eigh(matrix)
-        return spectrum[-count:], vectors[:, -count:]
+    if len(matrix) > max(_LARGE, _MANY_MORE * count):
+        try:
+            found: tuple[np.ndarray, np.ndarray] = eigh(
+                matrix, subset_by_index=(len(matrix) - count, len(matrix) - 1)
+            )
+            return found
+        except np.linalg.LinAlgError:
+            pass
+    spectrum, vectors = np.linalg.eigh(matrix)
+    return spectrum[max(0, len(matrix) - count) :], vectors[:, max(0, len(matrix) - count) :]
 
 
 def factor_analysis(covariance: np.ndarray, rank: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:

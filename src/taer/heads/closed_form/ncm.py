@@ -61,7 +61,7 @@ class NCM(
         wanted, rows = slice(None) if classes is None else classes, self.embedding_(X)
         if self.metric == "cosine":
             rows = unit_rows(rows + self.embedding_.center) - self.origin_
-        return (exact.products(rows, self.columns_[wanted]) + self.offsets_[wanted]).astype(self.dtype_)
+        return (exact.products(rows, self.weights_[wanted]) + self.offsets_[wanted]).astype(self.dtype_)
 
     def graph(self, graph: Any) -> str:
         rows = self.embedding_.graph(graph, "features")
@@ -69,5 +69,5 @@ class NCM(
             rows = graph.add(
                 "Sub", add_unit_rows(graph, graph.add("Add", rows, self.embedding_.center)), self.origin_
             )
-        columns, offsets = (rows[self.numbers_].astype(np.float64) for rows in (self.columns_, self.offsets_))
+        columns, offsets = (rows[self.arrival_].astype(np.float64) for rows in (self.weights_, self.offsets_))
         return str(graph.add("Gemm", rows, columns, offsets, transB=1))

@@ -16,11 +16,11 @@ from taer.heads.fitted import Fitted, array, value_of
 from taer.heads.params import param
 from taer.rows import row_chunks
 
-_FEW = 16  # factor for smaller pieces, which stay in the cache
+_SMALLER = 16  # factor for smaller pieces, which stay in the cache
 
 
 class DescentHead(Head):
-    """Scores ``columns_ @ embedding_(x) + offsets_``, with one column (weight vector) per class.
+    """Scores ``weights_ @ embedding_(x) + offsets_``, with one column (weight vector) per class.
 
     A method implements ``_plan``: which samples and which gradient of the scores. It may also choose which columns move
     (``_moving``, by default all) and do something when a task ends (``_finish``).
@@ -44,7 +44,7 @@ class DescentHead(Head):
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
-        "columns_": array(
+        "weights_": array(
             "classes", "width", help="weight vectors after that map, one per class in order of arrival"
         ),
         "offsets_": array("classes", help="intercepts of the scores, one per class in order of arrival"),
@@ -73,26 +73,16 @@ class DescentHead(Head):
         """Fit the embedding on the first task, and add columns for new classes."""
         if task.number == 1:
             self.embedding_ = Standardize.fit(task.X, self.standardize)
-            self.columns_ = np.zeros((0, task.X.shape[1]), self.dtype_)
+            self.weights_ = np.zeros((0, task.X.shape[1]), self.dtype_)
             self.offsets_ = np.zeros(0)
-        self.columns_, self.offsets_ = grown(self.columns_, task.n_classes), grown(self.offsets_, task.n_classes)
+        self.weights_, self.offsets_ = grown(self.weights_, task.n_classes), grown(self.offsets_, task.n_classes)
 
     def _loop(self, epochs: int | None = None) -> Loop:
-        epochs = self.epochs if epochs is None else epochs
-        return Loop(
-            self.embedding_,
-            self.rng_,
-            self.lr,
-            epochs,
-            self.batch_size,
-            self.last_batch,
-            self.entropy,
-            self.balance_classes,
-        )
+        return Loop.of(self, epochs)
 
     def _start(self, task: Task, moving: np.ndarray) -> np.ndarray:
         """Initial values of the moving columns: known ones as they are, new ones according to ``init``."""
-        columns = self.columns_[moving]
+        columns = self.weights_[moving]
         columns[np.searchsorted(moving, task.new)] = self._new_columns(task)
         return columns
 
@@ -118,15 +108,15 @@ class DescentHead(Head):
         return np.where(counts, (means - self.embedding_.mean) / self.embedding_.scale, 0)
 
     def _store(self, classes: np.ndarray, columns: np.ndarray) -> None:
-        self.columns_ = self.columns_.copy()
-        self.columns_[classes] = exact.rounded(columns, self.dtype_)
+        self.weights_ = self.weights_.copy()
+        self.weights_[classes] = exact.rounded(columns, self.dtype_)
 
     def _log_partition(self, X: Any, classes: np.ndarray) -> np.ndarray:
         """``log Σ exp`` of the scores of some classes: a constant per sample while their columns do not move."""
-        columns, offsets = self.columns_[classes].T.copy(), self.offsets_[classes].astype(self.columns_.dtype)
+        columns, offsets = self.weights_[classes].T.copy(), self.offsets_[classes].astype(self.weights_.dtype)
         found, ones = np.empty(len(X), columns.dtype), np.ones(len(classes), columns.dtype)
         mapped, scores = np.empty((0, X.shape[1]), columns.dtype), np.empty((0, len(classes)), columns.dtype)
-        for rows in row_chunks(X, width=_FEW * max(X.shape[1], len(classes))):
+        for rows in row_chunks(X, width=_SMALLER * max(X.shape[1], len(classes))):
             n = rows.stop - rows.start
             if n != len(mapped):
                 mapped, scores = (np.empty((n, each.shape[1]), each.dtype) for each in (mapped, scores))

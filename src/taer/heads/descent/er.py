@@ -12,9 +12,10 @@ from taer.heads.descent.memory import MemoryHead, replay_batch_size
 
 
 class ER(MemoryHead, name="er", card=Card("ablation", old_scores="move", keeps="exemplars", forgets="no")):
-    """Experience replay: ``mean over D_t of CE + mean over the memory of CE``; all columns move.
+    """Experience replay: trains on the new samples and on stored ones; all columns move.
 
-    The paper's form of experience replay. The memory is filled when a task ends.
+    ``mean over D_t of CE + mean over the memory of CE``, the paper's form of experience replay. The memory is
+    filled when a task ends.
 
     References
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import ClassVar
 
 import numpy as np
@@ -12,14 +11,15 @@ from taer.heads.card import Card
 from taer.heads.descent.base import DescentHead
 from taer.heads.descent.loop import Plan, Samples
 from taer.heads.descent.losses import cross_entropy
-from taer.heads.fitted import Fitted, value_of
+from taer.heads.descent.memory import EVERYTHING, with_task
+from taer.heads.fitted import Fitted
 from taer.memory import Everything
 
 
 class Joint(
     DescentHead,
     name="joint",
-    card=Card("bound", old_scores="move", keeps="everything", forgets="no", few_shot=False),
+    card=Card("bound", old_scores="move", keeps="everything", forgets="no", boundaries=True, few_shot=False),
 ):
     """Joint training: keeps every sample and trains on all of them from scratch at each task.
 
@@ -38,13 +38,14 @@ class Joint(
     array([0, 1, 2])
     """
 
-    fitted: ClassVar[dict[str, Fitted]] = {"memory_": value_of(Everything, width="width", help="every sample seen")}
+    fitted: ClassVar[dict[str, Fitted]] = EVERYTHING
 
     def _learn(self, task: Task) -> None:
-        memory = copy.copy(self.memory_) if task.number > 1 else Everything()
-        memory.add(task.X, task.y, self.rng_)
-        self.memory_: Everything = memory
-        super()._learn(Task(memory.X, memory.y, n_known=0, n_classes=task.n_classes, number=task.number))
+        before = self.memory_ if task.number > 1 else Everything()
+        self.memory_: Everything = with_task(before, task, self.rng_)
+        super()._learn(
+            Task(self.memory_.X, self.memory_.y, n_known=0, n_classes=task.n_classes, number=task.number)
+        )
 
     def _class_counts(self) -> np.ndarray:
         return np.bincount(self.memory_.y, minlength=len(self.classes_))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg.blas import dgemm, sgemm
 from scipy.special import log_softmax
 
+from taer.heads.descent.watch import watch
 from taer.heads.embedding import Standardize, in_type
 from taer.heads.params import param
 from taer.memory import draw
@@ -109,12 +110,26 @@ class Loop:
     entropy: float = 0.0  # weight of the entropy of the probabilities, which is subtracted from the loss
     balance_classes: bool = False
 
+    @classmethod
+    def of(cls, head: Any, epochs: int | None = None) -> Self:
+        """A loop with the parameters of a head, and its number of epochs unless another is given."""
+        return cls(
+            head.embedding_,
+            head.rng_,
+            head.lr,
+            head.epochs if epochs is None else epochs,
+            head.batch_size,
+            head.last_batch,
+            head.entropy,
+            head.balance_classes,
+        )
+
     def descend(self, columns: np.ndarray, plan: Plan) -> None:
         """Train ``columns``, an array in C order, in place, following the plan."""
         moving, resting = len(columns), plan.resting
         full_step = self.lr if plan.lr is None else plan.lr
         scores = np.empty((0, 0), columns.dtype)
-        gemm = GEMM[columns.dtype.char]
+        gemm, watched = GEMM[columns.dtype.char], watch()
         with np.errstate(all="ignore"):
             for batch in chain.from_iterable(self.batches(plan) for _ in range(self.epochs)):
                 rows = batch.rows
@@ -133,6 +148,8 @@ class Loop:
                 gradient = plan.gradient(scores, batch)[:, :moving]
                 if self.entropy:
                     gradient += spread
+                if watched is not None:
+                    watched.step(gradient, batch.weight)
                 lr = full_step * batch.fraction
                 if plan.step is None:
                     step_down(columns, gradient, rows, lr)
@@ -154,6 +171,8 @@ class Loop:
         elif rest and self.last_batch != "drop":
             fraction = rest / size if self.last_batch == "weigh" else 1.0
             yield from self._block(plan, order[None, whole:], fraction)
+        if (watched := watch()) is not None:
+            watched.end()
 
     def _order(self, samples: Samples) -> np.ndarray:
         """The samples of an epoch."""

@@ -15,9 +15,29 @@ from taer.heads.descent.loop import Batch, Plan, Samples, check_finite
 from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted, value_of
 from taer.heads.params import param
-from taer.memory import POLICIES, Memory
+from taer.memory import POLICIES, Everything, Memory
 from taer.rows import StackedRows
 from taer.threads import one_blas_thread
+
+EXEMPLARS: dict[str, Fitted] = {
+    "memory_": value_of(
+        *POLICIES.values(),
+        width="width",
+        help="stored exemplars: ``X``, and ``y``, the numbers of their classes in order of arrival",
+    ),
+}
+EVERYTHING: dict[str, Fitted] = {"memory_": value_of(Everything, width="width", help="every sample seen")}
+
+
+def with_task(
+    memory: Memory, task: Task, rng: np.random.Generator, capacity: int | None = None, **ways: Any
+) -> Any:
+    """A memory, of another capacity if given, to which a task was offered; the given memory stays as it is."""
+    larger = copy.copy(memory)
+    if capacity is not None:
+        larger.capacity = capacity
+    larger.add(task.X, task.y, rng, **ways)
+    return larger
 
 
 class MemoryHead(DescentHead):
@@ -26,13 +46,7 @@ class MemoryHead(DescentHead):
     memory_size: int = param(200, "number of samples stored from all earlier tasks; 0 for no replay", at_least=0)
     memory: str = param("greedy", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
 
-    fitted: ClassVar[dict[str, Fitted]] = {
-        "memory_": value_of(
-            *POLICIES.values(),
-            width="width",
-            help="stored exemplars: ``X``, and ``y``, the numbers of their classes in order of arrival",
-        ),
-    }
+    fitted: ClassVar[dict[str, Fitted]] = EXEMPLARS
 
     def _open(self, task: Task) -> None:
         super()._open(task)
@@ -57,10 +71,8 @@ class MemoryHead(DescentHead):
 
     def _remember(self, task: Task, **extra: Callable[[np.ndarray], np.ndarray]) -> None:
         """Offer the samples of the task to the memory."""
-        memory = copy.copy(self.memory_)
-        memory.capacity = self.memory_size
-        memory.add(task.X, task.y, self.rng_, embed=self.embedding_, residuals=self._residuals, **extra)
-        self.memory_ = memory
+        ways = {"embed": self.embedding_, "residuals": self._residuals, **extra}
+        self.memory_ = with_task(self.memory_, task, self.rng_, self.memory_size, **ways)
 
     def _finish(self, task: Task) -> None:
         self._remember(task)
@@ -77,7 +89,7 @@ class MemoryHead(DescentHead):
         plan = Plan(Samples(task.X, {"target": task.y, "row": np.arange(len(task.X))}), cross_entropy)
 
         def residuals(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return _residuals(embed(X) @ columns.T, y)
+            return residuals_of(embed(X) @ columns.T, y)
 
         with one_blas_thread(), np.errstate(all="ignore"):
             for batch in (batch for _ in range(self.epochs) for batch in loop.batches(plan)):
@@ -93,10 +105,10 @@ class MemoryHead(DescentHead):
         return self._scores(X)
 
     def _residuals(self, X: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        return _residuals(self._trained_scores(X), classes)
+        return residuals_of(self._trained_scores(X), classes)
 
 
-def _residuals(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def residuals_of(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """``softmax(scores) - onehot``, the gradient of each sample's cross-entropy with respect to its scores."""
     residuals: np.ndarray = softmax(scores, axis=1)
     residuals[np.arange(len(scores)), classes] -= 1

@@ -15,7 +15,11 @@ from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.rows import row_chunks
 
 
-class TaER(MemoryHead, name="taer", card=Card("paper", old_scores="never", keeps="exemplars", forgets="no")):
+class TaER(
+    MemoryHead,
+    name="taer",
+    card=Card("paper", old_scores="never", keeps="exemplars", forgets="no", boundaries=True),
+):
     """Task-aware experience replay: only the columns of the current task move.
 
     With ``a`` old classes among ``b`` seen so far, task t minimizes over its own columns ``W_t`` alone::
