@@ -1,0 +1,210 @@
+"""Samples that belong to no known class, in groups: proposals of new classes."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from taer.loop.evidence import (
+    SEARCHED,
+    Evidence,
+    coordinates,
+    evenly,
+    in_order,
+    merged,
+    moved,
+    odds_of,
+    sums_of,
+)
+
+LEAST = 4  # distinct samples of a proposal
+_MISTAKEN = 0.15  # share of known samples among those that look new, at most
+_FALSE_ALARMS = (
+    0.5,
+    0.4,
+    0.3,
+    0.2,
+    0.15,
+    0.1,
+    0.05,
+    0.02,
+)  # candidates of the share of known samples that look new
+_STEPS = 5  # in which samples move between groups
+_TYPICAL = 3
+_SCATTERED = (
+    2.15  # mean square of a group around its mean, from which on it is no class; in classes it is about one
+)
+_REFINED = 3  # steps of k-means after the groups are found
+_COPY = 0.1  # squared distance of near-duplicates, as a fraction of that of two samples of a class
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples that look like one new class."""
+
+    rows: np.ndarray  # their row numbers, the most typical first
+    typical: np.ndarray  # at most three of these rows, no two of them near-duplicates
+    distinct: int  # samples without near-duplicates of others
+    sure: float  # mean probability that a sample of the group belongs there, not to another group or to none
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What is new in some samples."""
+
+    labels: (
+        np.ndarray
+    )  # number of the group of each row; -1 for known classes, and for rows that belong to no group
+    groups: list[Group]  # the largest first
+    known: np.ndarray  # whether each row is taken as one of a known class
+
+
+def discover(head: Any, X: Any) -> Discovery:
+    """Groups of samples that belong to no class of a ``bayes`` head. The number of groups is found.
+
+    Groups are merged for as long as the prior of the head says that one class is more likely than two. A group is
+    proposed if it has at least four distinct samples, scatters little more than twice as much as known classes, and half of
+    its samples look new: they are more novel than a limit above which about 15 % of the samples are of known classes.
+    """
+    novelty = head.novelty(X)
+    limit = _limit(head, novelty)
+    rows, place = in_order(head, X)
+    first = np.unique(place, return_index=True)[1]  # a row of X for each distinct one
+    points, evidence = coordinates(head, rows)
+    labels = refined(evidence, points, partition(evidence, points))
+    counts, sums = sums_of(points, labels)
+    members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
+    is_new = np.array([np.median(novelty[first[each]]) > limit for each in members])
+    found = []
+    for number in np.flatnonzero(is_new & (counts >= LEAST)).tolist():
+        if _scatter(evidence, points[members[number]]) > _SCATTERED:
+            continue
+        group = _group(evidence, rows, points, labels, members[number], (counts, sums))
+        if group.distinct >= LEAST:
+            found.append(group)
+    return _assembled(found, place, ~is_new[labels])
+
+
+def _limit(head: Any, novelty: np.ndarray) -> float:
+    """The novelty above which a sample looks new: the lowest at which few of those above it are of known classes.
+
+    At most half of the samples of known classes are below the first candidate, so twice as many as are below it are known
+    (Storey's estimate of the share of true nulls).
+    """
+    try:
+        limits = [float(copy(head).novelty_threshold(false_alarms=share)) for share in _FALSE_ALARMS]
+    except ValueError:  # every class has one sample, so no novelty was ever measured
+        return 0.0  # where a class without samples is as likely as the best one
+    known = min(1.0, float((novelty <= limits[0]).mean()) / (1 - _FALSE_ALARMS[0]))
+    for share, limit in zip(_FALSE_ALARMS, limits, strict=True):
+        if known * share <= _MISTAKEN * (novelty > limit).mean():
+            return limit
+    return limits[-1]
+
+
+def partition(evidence: Evidence, points: np.ndarray) -> np.ndarray:
+    """The group of each point. Of many points, some are grouped; the others join these groups, or are grouped next."""
+    labels, left, n_groups = np.full(len(points), -1), np.arange(len(points)), 0
+    while len(left):
+        some = left[evenly(len(left), SEARCHED)]
+        found = merged(evidence, np.ones(len(some), np.int64), points[some])
+        labels[some] = n_groups + found
+        n_groups += int(found.max()) + 1
+        left = left[labels[left] < 0]
+        if len(left):
+            left = _join(evidence, points, labels, left)
+    if len(points) > SEARCHED:
+        labels = merged(evidence, *sums_of(points, labels))[labels]
+    return moved(evidence, points, labels, _STEPS)
+
+
+def _join(evidence: Evidence, points: np.ndarray, labels: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Set the labels of points that fit a group of two or more; returns the others."""
+    counts, sums = sums_of(points[labels >= 0], labels[labels >= 0])
+    large = np.flatnonzero(counts > 1)
+    if not len(large):
+        return left
+    for start in range(0, len(left), 512):
+        part = left[start : start + 512]
+        odds = evidence.joining(points[part], counts[large], sums[large]) - evidence.alone(points[part])[:, None]
+        fits = odds.max(axis=1) > 0
+        labels[part[fits]] = large[odds.argmax(axis=1)[fits]]
+    return left[labels[left] < 0]
+
+
+def refined(evidence: Evidence, points: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Labels after some steps of k-means among the points of groups that are large enough to be proposed.
+
+    The search for groups moves a sample only if that is more likely; the nearest mean is right more often.
+    """
+    scaled = points * np.sqrt(evidence.psi / (1 + evidence.psi))
+    for _ in range(_REFINED):
+        labels = np.unique(labels, return_inverse=True)[1]
+        counts, sums = sums_of(scaled, labels)
+        large = np.flatnonzero(counts >= LEAST)
+        if not len(large):
+            break
+        means = sums[large] / counts[large, None]
+        inside = np.flatnonzero(counts[labels] >= LEAST)
+        for start in range(0, len(inside), 512):
+            part = inside[start : start + 512]
+            labels[part] = large[(np.square(means).sum(axis=1) - 2 * scaled[part] @ means.T).argmin(axis=1)]
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _scatter(evidence: Evidence, points: np.ndarray) -> float:
+    """The mean variance of a group around its mean, most along directions in which classes differ."""
+    weights = evidence.psi / (1 + evidence.psi)
+    return float(np.var(points, axis=0, ddof=1) @ weights / weights.sum())
+
+
+def _group(
+    evidence: Evidence,
+    rows: np.ndarray,
+    points: np.ndarray,
+    labels: np.ndarray,
+    members: np.ndarray,
+    groups: tuple[np.ndarray, np.ndarray],
+) -> Group:
+    """A group by its distinct rows."""
+    odds = odds_of(evidence, points[members], labels[members], *groups)
+    sure = softmax(np.column_stack([odds, np.zeros(len(members))]), axis=1)[:, labels[members[0]]]
+    center = rows[members].mean(axis=0)
+    order = np.argsort(np.square(rows[members] - center).sum(axis=1), kind="stable")
+    members, inner = members[order], rows[members[order]]
+    kept: list[int] = []  # places of members that are no near-duplicates of an earlier one
+    for at in range(len(members)):
+        apart = np.square(inner[kept] - inner[at]).sum(axis=1)
+        if not (apart < _COPY * 2 * rows.shape[1]).any():
+            kept.append(at)
+    return Group(members, members[kept[:_TYPICAL]], len(kept), float(sure.mean()))
+
+
+def _assembled(found: list[Group], place: np.ndarray, known: np.ndarray) -> Discovery:
+    """The discovery in rows of ``X``, from groups of distinct rows."""
+    order = np.argsort(place, kind="stable")
+    starts = np.searchsorted(place[order], np.arange(len(known) + 1))
+    copies = [order[start:end] for start, end in pairwise(starts)]
+    groups = [
+        Group(
+            np.concatenate([copies[row] for row in group.rows]),
+            np.array([copies[row][0] for row in group.typical]),
+            group.distinct,
+            group.sure,
+        )
+        for group in found
+    ]
+    groups.sort(key=lambda group: -group.size)
+    labels = np.full(len(place), -1)
+    for number, group in enumerate(groups):
+        labels[group.rows] = number
+    return Discovery(labels, groups, known[place])
