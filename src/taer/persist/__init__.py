@@ -1,1 +1,1 @@
-"""Saving, loading, comparing and exporting heads."""
+"""Saving, loading and exporting heads."""

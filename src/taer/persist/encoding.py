@@ -11,8 +11,8 @@ from taer.heads import Learned
 from taer.heads.bayes.correction import Corrections
 from taer.heads.bayes.kept import KeptSamples
 from taer.heads.bayes.novelty import Novelties
-from taer.heads.bayes.prior import Prior
-from taer.heads.bayes.state import Densities
+from taer.heads.bayes.state import Densities, Prior
+from taer.heads.bayes.waiting import Waiting
 from taer.heads.closed_form.calibration import PooledLosses
 from taer.heads.embedding import Normalize, RandomFeatures, Standardize
 from taer.memory import POLICIES, Everything
@@ -36,7 +36,7 @@ KINDS: dict[str, Any] = {
         kind.kind: kind
         for kind in (
             *(Standardize, Normalize, RandomFeatures, PooledLosses),
-            *(Prior, Densities, Novelties, Corrections, KeptSamples),
+            *(Prior, Densities, Novelties, Corrections, KeptSamples, Waiting),
         )
     },
 }

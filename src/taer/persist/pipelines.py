@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Robust
 
 from taer.features.extractor import Extractor
 from taer.heads import Head
+from taer.multilabel.model import MultiLabel
 from taer.origin import Origin
+from taer.persist import hub, multilabel
 from taer.persist import save as heads
 from taer.persist.encoding import Decoder, Encoder, decode_all
 from taer.pipeline import Pipeline
@@ -38,25 +40,36 @@ def save_pipeline(pipeline: Pipeline, path: str | os.PathLike[str]) -> None:
         own, kind, described = _describe(name, step)
         tensors |= {f"{len(steps)}/{key}": array for key, array in own.items()}
         steps.append([name, kind, described])
-    if steps[-1][1] != "head":
+    if steps[-1][1] not in ("head", "multi-label"):
         raise ValueError(f"the pipeline cannot be saved: its last step, {steps[-1][0]!r}, is not a head of taer")
     heads.write_described(path, heads.PIPELINE, tensors, {"steps": steps})
 
 
-def load(path: str | os.PathLike[str]) -> Head | Pipeline:
-    """Load a head or pipeline that ``save`` wrote. Its scores have the same bits, and it can go on learning.
+def load(path: str | os.PathLike[str]) -> Head | Pipeline | MultiLabel:
+    """Load a head, a pipeline or a ``MultiLabel`` that ``save`` wrote, or ``hf:owner/name@revision`` from the hub.
 
-    Nothing in the file is executed. A file that is truncated, altered, inconsistent, of another kind or of a newer format
-    raises ``ValueError``, and so does a pipeline whose backbone has other weights on this machine. A head class of your
-    own is found if its module has been imported, or if its package offers it in the entry point group ``taer.heads``.
+    Its scores have the same bits, and it can go on learning. Nothing in the file is executed. A file that is truncated,
+    altered, inconsistent, of another kind or of a newer format raises ``ValueError``, and so does a pipeline whose
+    backbone has other weights on this machine. A head class of your own is found if its module has been imported, or if
+    its package offers it in the entry point group ``taer.heads``.
     """
-    return heads.read_described(path, {**heads.READERS, heads.PIPELINE: _restored})
+    if isinstance(path, str) and path.startswith(hub.SCHEME):
+        path, _ = hub.fetch(path)
+    readers: dict[str, Callable[..., Head | Pipeline | MultiLabel]] = {
+        **heads.READERS,
+        heads.PIPELINE: _restored,
+        heads.MULTI_LABEL: multilabel.restored,
+    }
+    return heads.read_described(path, readers)
 
 
 def _describe(name: str, step: Any) -> tuple[dict[str, np.ndarray], str, Any]:
     if isinstance(step, Head):
         tensors, header = heads.describe(step)
         return tensors, "head", header
+    if isinstance(step, MultiLabel):
+        tensors, header = multilabel.describe(step)
+        return tensors, "multi-label", header
     if isinstance(step, Extractor):
         if not isinstance(step.backbone, str):
             raise ValueError(
@@ -87,7 +100,7 @@ def _restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> P
         prefix = f"{number}/"
         own = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
         steps.append((str(name), _step(kind, described, own)))
-    if not isinstance(steps[-1][1], Head):
+    if not isinstance(steps[-1][1], Head | MultiLabel):
         raise ValueError("its last step is not a head")
     return Pipeline(steps)
 
@@ -95,6 +108,8 @@ def _restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> P
 def _step(kind: str, described: Any, tensors: Mapping[str, np.ndarray]) -> Any:
     if kind == "head":
         return heads.restored(described, tensors)
+    if kind == "multi-label":
+        return multilabel.restored(described, tensors)
     if kind == "extractor":
         backbone, weights, origin = described
         extractor = Extractor(backbone, weights=weights)

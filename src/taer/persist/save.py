@@ -1,7 +1,7 @@
 """Heads on disk: one ``.safetensors`` file with the whole state of a head, without pickle.
 
 Arrays are tensors; everything else is JSON in the header. The header's metadata has three strings:
-``format`` = ``taer-head/3``, ``head`` (JSON: name, parameters, classes in order of learning, versions, state) and
+``format`` = ``taer-head/4``, ``head`` (JSON: name, parameters, classes in order of learning, versions, state) and
 ``sha256`` (of that JSON and of all tensors). A value that JSON lacks is an object with one key that starts with
 ``$``; dictionaries are lists of pairs, so no key can be mistaken for one. Heads and the values in them have names that
 do not depend on Python modules.
@@ -25,13 +25,15 @@ import numpy as np
 from taer import __version__
 from taer.files import format_of, open_safetensors, written_whole
 from taer.heads import HEADS, Head, name_of
+from taer.heads.closed_form.derived import Derived
 from taer.heads.fitted import declared
 from taer.heads.params import check_params
 from taer.heads.validation import generator
 from taer.persist.encoding import Decoder, Encoder, decode_all
 
-FORMAT = "taer-head/3"
+FORMAT = "taer-head/4"
 PIPELINE = "taer-pipeline/1"
+MULTI_LABEL = "taer-multi-label/1"
 T = TypeVar("T")
 
 
@@ -103,7 +105,7 @@ def read_described(path: str | os.PathLike[str], readers: Mapping[str, Callable[
 
 def is_head(path: str | os.PathLike[str]) -> bool:
     """Whether the header of a file is that of a saved head, of any version."""
-    return format_of(path).startswith("taer-head/")
+    return format_of(path).startswith(("taer-head/", "taer-multi-label/"))
 
 
 def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -115,6 +117,10 @@ def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str,
             if found == PIPELINE and found not in formats:
                 raise ValueError(
                     f"{path}: a pipeline, not a head alone; taer.load reads it, and its last step is the head"
+                )
+            if found == MULTI_LABEL and found not in formats:
+                raise ValueError(
+                    f"{path}: a head of several labels per sample, which only fit, learn and predict take"
                 )
             if found.startswith("taer-head/") and found not in formats:
                 raise ValueError(
@@ -135,7 +141,10 @@ def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not hasattr(head, "classes_"):
         raise ValueError(f"this {type(head).__name__} has learned nothing yet, so there is nothing to save")
     params, state = {item.name for item in fields(head)}, head.state()
-    if stray := [name for name in vars(head) if name not in params and name not in declared(type(head))]:
+    stored = params | declared(type(head)).keys()
+    if stray := [
+        name for name, value in vars(head).items() if name not in stored and not isinstance(value, Derived)
+    ]:
         raise ValueError(
             f"{type(head).__name__} cannot be saved: its attribute {stray[0]!r} would be lost, as no 'fitted' declares it"
         )
@@ -159,7 +168,7 @@ def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Head:
     """The inverse of :func:`describe`."""
-    kind = _kind(header["name"])
+    kind = kind_of(header["name"])
     decode = Decoder(tensors).decode
     params, state = decode_all(decode, header["params"]), decode_all(decode, header["state"])
     if params.keys() != {item.name for item in fields(kind)}:
@@ -186,7 +195,7 @@ def _tasks(head: Head) -> list[list[Any]]:
     ]
 
 
-def _kind(name: str) -> type[Head]:
+def kind_of(name: str) -> type[Head]:
     """A head class by its name. An import path works only if its module is loaded: a file must not import anything."""
     if ":" in name:
         module, _, attribute = name.partition(":")

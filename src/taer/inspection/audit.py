@@ -47,7 +47,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     Examples
     --------
     >>> import copy, taer
-    >>> from taer.persist.audit import audit
+    >>> from taer.inspection.audit import audit
     >>> sketches = taer.load_features()
     >>> X, y = sketches.train_x, sketches.train_y
     >>> old = taer.TaER(random_state=0).partial_fit(X[y < 5], y[y < 5])

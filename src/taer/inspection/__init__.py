@@ -1,0 +1,1 @@
+"""Heads looked at: two versions compared (audit), and the errors of one (diagnosis)."""
