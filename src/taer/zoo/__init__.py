@@ -27,6 +27,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from taer.zoo.aanets_adapter import AANetsAdapter as AANetsAdapter
     from taer.zoo.ags_cl_adapter import AGSCLAdapter as AGSCLAdapter
+    from taer.zoo.anacp import AnaCP as AnaCP
     from taer.zoo.bic import BiC as BiC
     from taer.zoo.den_adapter import DENAdapter as DENAdapter
     from taer.zoo.der_adapter import DERAdapter as DERAdapter
@@ -39,24 +40,28 @@ if TYPE_CHECKING:
     from taer.zoo.feature_replay import FeatureReplay as FeatureReplay
     from taer.zoo.fecam import FeCAM as FeCAM
     from taer.zoo.finetune_adapter import FinetuneAdapter as FinetuneAdapter
+    from taer.zoo.gacl import GACL as GACL
     from taer.zoo.gauss_chain import GaussChain as GaussChain
     from taer.zoo.gauss_frozen import GaussFrozen as GaussFrozen
     from taer.zoo.gdumb import GDumb as GDumb
     from taer.zoo.gss import GSS as GSS
     from taer.zoo.hat_adapter import HATAdapter as HATAdapter
+    from taer.zoo.hycal import HyCal as HyCal
     from taer.zoo.icarl import ICaRL as ICaRL
     from taer.zoo.joint_adapter import JointAdapter as JointAdapter
+    from taer.zoo.klda import KLDA as KLDA
+    from taer.zoo.loranpac import LoRanPAC as LoRanPAC
     from taer.zoo.lwf import LwF as LwF
     from taer.zoo.mas import MAS as MAS
     from taer.zoo.mer import MER as MER
     from taer.zoo.oewc import OnlineEWC as OnlineEWC
     from taer.zoo.ranpac import RanPAC as RanPAC
-    from taer.zoo.rff_lda import RFFLDA as RFFLDA
     from taer.zoo.rgda import RGDA as RGDA
     from taer.zoo.rwalk import RWalk as RWalk
     from taer.zoo.si import SI as SI
     from taer.zoo.ssil import SSIL as SSIL
     from taer.zoo.taer_gauss import TaERGauss as TaERGauss
+    from taer.zoo.teen import TEEN as TEEN
     from taer.zoo.threshold_moving import ThresholdMoving as ThresholdMoving
     from taer.zoo.ucir import UCIR as UCIR
     from taer.zoo.xdg_adapter import XdGAdapter as XdGAdapter

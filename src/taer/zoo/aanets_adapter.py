@@ -26,7 +26,9 @@ NEAREST = 2  # new classes with a margin loss for each replayed sample
 class AANetsAdapter(
     ExemplarHead,
     name="aanets-adapter",
-    card=Card("adapter", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
+    card=Card(
+        "adapter", old_scores="move", keeps="exemplars", forgets="no", boundaries=True, linear=False, exports=False
+    ),
 ):
     """AANets: a stable and a plastic layer of units, blended by a weight that is learned on a balanced set; on UCIR.
 
@@ -73,7 +75,7 @@ class AANetsAdapter(
         super()._open(task)
         if task.number == 1:  # the plastic branch alone
             bound = 1 / np.sqrt(self.width)
-            self.columns_ = self.rng_.uniform(-bound, bound, self.columns_.shape).astype(self.dtype_)
+            self.weights_ = self.rng_.uniform(-bound, bound, self.weights_.shape).astype(self.dtype_)
             self.plastic_, self.scales_ = self.hidden_, np.ones(self.width, self.dtype_)
             self.blend_, self.eta_ = 0.0, 1.0
 
@@ -82,7 +84,7 @@ class AANetsAdapter(
         before, branches, loop = self._branches(), self._branches().copied(), self._loop()
         for label, members in task.members() if task.number > 1 else ():
             if label >= task.n_known:
-                branches.imprint(label, self.embedding_(task.X[members]), self.columns_[: task.n_known])
+                branches.imprint(label, self.embedding_(task.X[members]), self.weights_[: task.n_known])
         union, balanced = Plan(self._union(task), cross_entropy), Plan(self._balanced(task), cross_entropy)
         with one_blas_thread(), np.errstate(all="ignore"):
             for _ in range(self.epochs):
@@ -93,14 +95,14 @@ class AANetsAdapter(
                     by = self._gradients(task, batch, branches, before)
                     branches.move_blend(by, self.lr * batch.fraction)
         check_finite(np.append(branches.plastic, branches.columns), self.lr)
-        self.plastic_, self.scales_, self.columns_ = branches.plastic, branches.scales, branches.columns
+        self.plastic_, self.scales_, self.weights_ = branches.plastic, branches.scales, branches.columns
         self.blend_, self.eta_ = branches.blend, branches.eta
         if task.number == 1:  # two branches from now on
             self.hidden_, self.blend_ = self.plastic_, 0.5
         self._remember(task)
 
     def _branches(self) -> Branches:
-        return Branches(self.hidden_, self.plastic_, self.scales_, self.columns_, self.blend_, self.eta_)
+        return Branches(self.hidden_, self.plastic_, self.scales_, self.weights_, self.blend_, self.eta_)
 
     def _gradients(self, task: Task, batch: Batch, branches: Branches, before: Branches) -> Branches:
         answer, target = branches(batch.rows), batch.constants["target"]
@@ -111,10 +113,10 @@ class AANetsAdapter(
         return branches.gradients(batch.rows, answer, by_scores, margin, by_features)
 
     def _units(self, X: np.ndarray) -> np.ndarray:
-        branches, rows = replace(self._branches(), columns=self.columns_[:0]), self.embedding_(X)  # without cosines
+        branches, rows = replace(self._branches(), columns=self.weights_[:0]), self.embedding_(X)  # without cosines
         return branches.answer(exact_units(self.hidden_, rows), exact_units(self.plastic_, rows)).features
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        columns = unit_rows(self.columns_ if classes is None else self.columns_[classes])
+        columns = unit_rows(self.weights_ if classes is None else self.weights_[classes])
         cosines = exact.products(self._units(X), exact.rounded(columns, self.dtype_))
         return (self.eta_ * cosines).astype(self.dtype_)

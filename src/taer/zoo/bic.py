@@ -18,7 +18,11 @@ from taer.memory import POLICIES
 from taer.rows import SelectedRows
 
 
-class BiC(MemoryHead, name="bic", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
+class BiC(
+    MemoryHead,
+    name="bic",
+    card=Card("related", old_scores="move", keeps="exemplars", forgets="no", boundaries=True),
+):
     """BiC: distillation, then two numbers that correct the scores of the new classes.
 
     ``(1 - λ) · CE + λ · CE(softmax(before / T), softmax(now / T))``, the latter over the old classes, with T = 2

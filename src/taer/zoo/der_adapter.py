@@ -21,13 +21,15 @@ from taer.zoo.shared.adapter_network import Network, NetworkPlan, descend
 class DERAdapter(
     ExemplarHead,
     name="der-adapter",
-    card=Card("adapter", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
+    card=Card(
+        "adapter", old_scores="move", keeps="exemplars", forgets="no", boundaries=True, linear=False, exports=False
+    ),
 ):
     """DER: each task adds a layer of units of its own beside those of earlier tasks, which are frozen.
 
     With ``r = [relu(A_1 h), …, relu(A_t h)]``, on ``D_t ∪ M``::
 
-        CE over all classes of columns_ @ r  +  aux_weight · CE over Y_t and "old" of an auxiliary layer on relu(A_t h)
+        CE over all classes of weights_ @ r  +  aux_weight · CE over Y_t and "old" of an auxiliary layer on relu(A_t h)
 
     without the second term in the first task. ``A_t`` starts from ``A_{t-1}``. Then the columns start again from
     zero and are trained alone on the balanced memory, with scores divided by ``temperature``.
@@ -57,7 +59,7 @@ class DERAdapter(
         if task.number > 1:
             newest = self.hidden_[-(len(self.hidden_) // (task.number - 1)) :]
             self.hidden_ = np.concatenate([self.hidden_, newest])
-            self.columns_ = np.pad(self.columns_, [(0, 0), (0, len(newest))])
+            self.weights_ = np.pad(self.weights_, [(0, 0), (0, len(newest))])
 
     def _learn(self, task: Task) -> None:
         self._open(task)
@@ -104,8 +106,8 @@ class DERAdapter(
             weight = batch.weight / self.temperature
             return cross_entropy_gradient(scores / self.temperature, batch.constants["target"], weight)
 
-        units, columns = np.ascontiguousarray(self._units(self.memory_.X)), np.zeros_like(self.columns_)
+        units, columns = np.ascontiguousarray(self._units(self.memory_.X)), np.zeros_like(self.weights_)
         as_they_are = Standardize(np.zeros(units.shape[1]), np.ones(units.shape[1]), self.dtype_)
         loop = replace(self._loop(self.balanced_epochs), embedding=as_they_are)
         loop.descend(columns, Plan(Samples(units, {"target": self.memory_.y}), gradient))
-        self.columns_ = exact.rounded(columns, self.dtype_)
+        self.weights_ = exact.rounded(columns, self.dtype_)

@@ -15,7 +15,11 @@ from taer.heads.params import param
 from taer.memory import POLICIES
 
 
-class EEIL(MemoryHead, name="eeil", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
+class EEIL(
+    MemoryHead,
+    name="eeil",
+    card=Card("related", old_scores="move", keeps="exemplars", forgets="no", boundaries=True),
+):
     """EEIL: a cross-distilled loss on the task and the memory, then fine-tuning on a balanced set.
 
     ``CE + Σ_u CE_u(softmax(before / T), softmax(now / T))`` on ``D_t ∪ M`` with T = 2 and one term per earlier

@@ -13,7 +13,9 @@ from taer.heads.descent.taer import detached_constants
 
 
 class ERFixed(
-    MemoryHead, name="er-fixed", card=Card("ablation", old_scores="never", keeps="exemplars", forgets="no")
+    MemoryHead,
+    name="er-fixed",
+    card=Card("ablation", old_scores="never", keeps="exemplars", forgets="no", boundaries=True),
 ):
     """Experience replay with fixed old columns: ``CE(D_t) + CE(memory)``; only current columns move.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,6 @@ from taer.heads import exact
 from taer.heads.base import Task, grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
-from taer.heads.closed_form.kept import kept
 from taer.heads.closed_form.linalg import factor_analysis, shrunk, whitener
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
@@ -96,11 +96,12 @@ class FactorAnalyzer(
         return (linear - 0.5 * (squares - explained)).astype(self.dtype_)
 
     def _without_factors(self, rows: np.ndarray, classes: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
-        linear = exact.products(rows, self.columns_[classes]) + self.offsets_[classes]
+        linear = exact.products(rows, self.weights_[classes]) + self.offsets_[classes]
         return linear, exact.products(np.square(rows), self.precisions_[classes])
 
     def _best(self, X: np.ndarray) -> np.ndarray:
         linear, squares = self._without_factors(rows := self.embedding_(X), slice(None))
         weights = np.full(self.along_.shape, 0.5)
-        quick = kept(self.factors_, Shortlist, lambda: Shortlist(self.factors_, self.along_, weights))
+        make = partial(Shortlist, self.factors_, self.along_, weights)
+        quick = self._derived.of(self.factors_, Shortlist, make)
         return self._best_among(X, quick(rows, linear - 0.5 * squares))

@@ -23,7 +23,7 @@ SPREAD = 0.1  # of the noise that is added to the identity to initialize the ato
 class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
     """FAS: incoming weights are shared coefficients times a few atoms, and each task has its own atoms.
 
-    ``CE over Y_t of columns_ @ relu(D_t A h)``: ``A`` has groups of ``atoms`` rows, and ``D_t``, a square matrix of that
+    ``CE over Y_t of weights_ @ relu(D_t A h)``: ``A`` has groups of ``atoms`` rows, and ``D_t``, a square matrix of that
     size, mixes the rows of each group in the same way. The first task learns ``A`` with ``D_1`` the identity; later tasks
     learn ``D_t`` and their columns. A task has several members, each with its own atoms and columns, whose probabilities
     are averaged. The predicted task is the one whose average has the lowest entropy.
@@ -48,7 +48,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
     members: int = param(2, "networks per task, which are averaged; fixed by the first task", at_least=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "columns_": array("classes", "answers", help="weight vectors on the units of all members, one per class"),
+        "weights_": array("classes", "answers", help="weight vectors on the units of all members, one per class"),
         "atoms_": array("tasks", "members", "atoms", "atoms", help="atoms of each member in each task"),
     }
 
@@ -57,7 +57,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
         if task.number == 1:
             if self.width % self.atoms:
                 raise ValueError(f"FASAdapter: atoms must divide width, got {self.atoms} and {self.width}")
-            self.columns_ = np.zeros((task.n_classes, self.members * self.width), self.dtype_)
+            self.weights_ = np.zeros((task.n_classes, self.members * self.width), self.dtype_)
             self.atoms_: np.ndarray = np.zeros((0, self.members, self.atoms, self.atoms), self.dtype_)
 
     def _train(self, task: Task, network: Network) -> Network:
@@ -81,7 +81,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         units, (members, atoms) = len(self.hidden_), self.atoms_.shape[1:3]
-        if not atoms or units % atoms or not members or self.columns_.shape[1] != members * units:
+        if not atoms or units % atoms or not members or self.weights_.shape[1] != members * units:
             raise ValueError(
                 f"atoms_: expected atoms that mix groups of {units} units, for members of as many columns"
             )
@@ -95,7 +95,7 @@ class FASAdapter(TaskHead, name="fas-adapter", card=GUESSING):
 
     def _answers(self, units: np.ndarray, number: int, own: np.ndarray) -> np.ndarray:
         logs = []
-        for atoms, columns in zip(self.atoms_[number - 1], self._by_member(self.columns_[own]), strict=True):
+        for atoms, columns in zip(self.atoms_[number - 1], self._by_member(self.weights_[own]), strict=True):
             grouped = units.reshape(len(units), -1, len(atoms)) @ atoms.T
             relu = np.maximum(grouped.reshape(units.shape), 0)
             logs.append(log_softmax(exact.products(relu, exact.rounded(columns, self.dtype_)), axis=1))

@@ -21,7 +21,7 @@ from taer.statistics import ClassStatistics
 class FeatureReplay(
     DescentHead,
     name="feature-replay",
-    card=Card("related", old_scores="move", keeps="statistics", forgets="no"),
+    card=Card("related", old_scores="move", keeps="statistics", forgets="no", boundaries=True),
 ):
     """Feature replay: experience replay with samples drawn from one Gaussian per old class instead of stored ones.
 

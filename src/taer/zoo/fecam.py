@@ -8,7 +8,7 @@ from taer.heads import exact
 from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
-from taer.heads.closed_form.linalg import squared_distances, whitener
+from taer.heads.closed_form.linalg import whitener
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.params import param
 from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations
@@ -68,25 +68,21 @@ class FeCAM(
         statistics, width = self.statistics_, len(self.embedding_.center)
         whiteners = self.whiteners_ if hasattr(self, "whiteners_") else np.zeros((0, width, width), np.float32)
         self.whiteners_: np.ndarray = grown(whiteners, len(self.classes_))
-        self.columns_ = grown(self.columns_.astype(np.float64), len(self.classes_))  # means at unit length
+        self.weights_ = grown(self.weights_.astype(np.float64), len(self.classes_))  # means at unit length
         self.offsets_ = np.zeros(len(self.classes_))
         center = self.embedding_.center
-        self.columns_[classes] = unit_rows(statistics.means[classes] + center) - center
+        self.weights_[classes] = unit_rows(statistics.means[classes] + center) - center
         for number in classes.tolist():
             matrix = correlations(self._covariance(number), self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
             self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
 
-    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        wanted = np.arange(len(self.columns_)) if classes is None else classes
-        rows, scores = self.embedding_(X), np.empty((len(X), len(wanted)))
-        for at, number in enumerate(wanted):
-            scores[:, at] = -0.5 * squared_distances(rows, self.columns_[number], self.whiteners_[number])
-        return scores.astype(self.dtype_)
+    def _centers(self) -> np.ndarray:
+        return self.weights_
 
     def _low_rank(self) -> LowRank:
-        own = (self._covariance(number) for number in range(len(self.columns_)))
+        own = (self._covariance(number) for number in range(len(self.weights_)))
         found = [low_rank_correlations(each, *_added(each, self.gamma1, self.gamma2), _RIDGE) for each in own]
-        return LowRank(found, self.columns_, self.whiteners_, self.offsets_)
+        return LowRank(found, self.weights_, self.whiteners_, self.offsets_)
 
     def _covariance(self, number: int) -> np.ndarray:
         covariance: np.ndarray = self.statistics_.scatters[number] / max(1, self.statistics_.counts[number] - 1)

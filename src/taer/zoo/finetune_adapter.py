@@ -13,11 +13,13 @@ from taer.zoo.shared.adapter_network import Network, NetworkPlan
 class FinetuneAdapter(
     AdapterHead,
     name="finetune-adapter",
-    card=Card("adapter", old_scores="move", keeps="nothing", forgets="no", linear=False, exports=False),
+    card=Card(
+        "adapter", old_scores="move", keeps="nothing", forgets="no", boundaries=True, linear=False, exports=False
+    ),
 ):
     """Plain training of the adapter on the current task, with a softmax over all seen classes.
 
-    ``scores = columns_ @ relu(hidden_ @ h)``, cross-entropy on ``D_t``. The lower bound of the heads on an adapter.
+    ``scores = weights_ @ relu(hidden_ @ h)``, cross-entropy on ``D_t``. The lower bound of the heads on an adapter.
 
     References
     ----------

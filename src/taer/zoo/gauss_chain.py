@@ -24,6 +24,7 @@ class GaussChain(
         "frozen",
         old_scores="never",
         keeps="statistics",
+        boundaries=True,
         forgets="except its part in the covariances",
         linear=False,
         few_shot=False,
@@ -72,7 +73,7 @@ class GaussChain(
     def _linear(self, covariance: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray, float]:
         means, new, old = self.statistics_.means, task.current, task.old
         columns, offsets = discriminants(means, covariance)
-        frozen, frozen_offsets = self.columns_[old].astype(np.float64), self.offsets_[old]
+        frozen, frozen_offsets = self.weights_[old].astype(np.float64), self.offsets_[old]
         some = evenly(np.arange(len(old)), _PAIRED)
         at, paired = means[old[some]], old[some]
         beta = _slope(at @ frozen[some].T + frozen_offsets[some], at @ columns[paired].T + offsets[paired])

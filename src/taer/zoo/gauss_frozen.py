@@ -20,6 +20,7 @@ class GaussFrozen(
         "frozen",
         old_scores="never",
         keeps="statistics",
+        boundaries=True,
         forgets="except its part in the first covariance",
         linear=False,
         few_shot=False,

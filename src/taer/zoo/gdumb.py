@@ -12,7 +12,11 @@ from taer.heads.descent.memory import MemoryHead
 from taer.heads.params import param
 
 
-class GDumb(MemoryHead, name="gdumb", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
+class GDumb(
+    MemoryHead,
+    name="gdumb",
+    card=Card("related", old_scores="move", keeps="exemplars", forgets="no", boundaries=True),
+):
     """GDumb: trains from scratch on the memory alone, after each task has been added to it.
 
     It shows how much accuracy the memory gives by itself. Departure: plain SGD for ``epochs`` passes over the memory

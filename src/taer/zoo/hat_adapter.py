@@ -24,7 +24,7 @@ class HATAdapter(TaskHead, name="hat-adapter", card=GUESSING):
 
     With a mask ``a = sigmoid(s · e)`` of task t on the units and ``u`` the largest mask of any earlier task::
 
-        CE over Y_t of columns_ @ (a ∘ relu(hidden_ @ h))  +  sparsity · Σ a (1 - u) / Σ (1 - u)
+        CE over Y_t of weights_ @ (a ∘ relu(hidden_ @ h))  +  sparsity · Σ a (1 - u) / Σ (1 - u)
 
     ``s`` grows from ``1 / s_max`` to ``s_max`` in each epoch. Gradients by the incoming weights of a unit are
     multiplied by ``1 - u``, those by the embedding ``e`` by ``s_max (cosh(s e) + 1) / (s (cosh(e) + 1))``, with

@@ -21,7 +21,9 @@ from taer.memory import POLICIES
 class ICaRL(
     MemoryHead,
     name="icarl",
-    card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
+    card=Card(
+        "baseline", old_scores="move", keeps="exemplars", forgets="no", boundaries=True, linear=False, exports=False
+    ),
 ):
     """iCaRL: predicts the nearest mean of exemplars, and also trains a sigmoid head.
 

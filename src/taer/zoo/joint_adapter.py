@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,8 @@ from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Samples
 from taer.heads.descent.losses import cross_entropy
-from taer.heads.fitted import Fitted, value_of
+from taer.heads.descent.memory import EVERYTHING, with_task
+from taer.heads.fitted import Fitted
 from taer.memory import Everything
 from taer.zoo.shared.adapter import AdapterHead
 from taer.zoo.shared.adapter_network import Network, NetworkPlan
@@ -20,11 +20,13 @@ from taer.zoo.shared.adapter_network import Network, NetworkPlan
 class JointAdapter(
     AdapterHead,
     name="joint-adapter",
-    card=Card("adapter", old_scores="move", keeps="everything", forgets="no", linear=False, exports=False),
+    card=Card(
+        "adapter", old_scores="move", keeps="everything", forgets="no", boundaries=True, linear=False, exports=False
+    ),
 ):
     """Joint training of the adapter: keeps every sample and trains on all of them from scratch at each task.
 
-    ``scores = columns_ @ relu(hidden_ @ h)``, cross-entropy on ``D_1 ∪ … ∪ D_t``. The upper bound of the heads on an
+    ``scores = weights_ @ relu(hidden_ @ h)``, cross-entropy on ``D_1 ∪ … ∪ D_t``. The upper bound of the heads on an
     adapter, not an incremental method: memory and time grow with all data seen.
 
     References
@@ -40,15 +42,14 @@ class JointAdapter(
     array([0, 1, 2])
     """
 
-    fitted: ClassVar[dict[str, Fitted]] = {"memory_": value_of(Everything, width="width", help="every sample seen")}
+    fitted: ClassVar[dict[str, Fitted]] = EVERYTHING
 
     def _open(self, task: Task) -> None:
-        memory = copy.copy(self.memory_) if task.number > 1 else Everything()
-        memory.add(task.X, task.y, self.rng_)
-        self.memory_: Everything = memory
+        before = self.memory_ if task.number > 1 else Everything()
+        self.memory_: Everything = with_task(before, task, self.rng_)
         super()._open(task)
         self.hidden_ = self._new_units(*self.hidden_.shape)
-        self.columns_ = np.zeros_like(self.columns_)
+        self.weights_ = np.zeros_like(self.weights_)
 
     def _plan(self, task: Task, network: Network) -> NetworkPlan:
         return NetworkPlan(Samples(self.memory_.X, {"target": self.memory_.y}), cross_entropy)

@@ -12,7 +12,9 @@ from taer.heads.descent.losses import TEMPERATURE, old_task_blocks, separated
 from taer.heads.params import param
 
 
-class LwF(DescentHead, name="lwf", card=Card("related", old_scores="move", keeps="nothing", forgets="no")):
+class LwF(
+    DescentHead, name="lwf", card=Card("related", old_scores="move", keeps="nothing", forgets="no", boundaries=True)
+):
     """LwF: no memory; distillation keeps the old outputs for new samples unchanged.
 
     ``CE over Y_t + lambda_old · Σ_u CE_u(softmax(before / T), softmax(now / T))`` with T = 2 and one term per

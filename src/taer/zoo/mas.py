@@ -17,7 +17,9 @@ from taer.rows import row_chunks
 from taer.zoo.shared.consolidation import importance, pulled_back
 
 
-class MAS(DescentHead, name="mas", card=Card("related", old_scores="move", keeps="nothing", forgets="no")):
+class MAS(
+    DescentHead, name="mas", card=Card("related", old_scores="move", keeps="nothing", forgets="no", boundaries=True)
+):
     """MAS: a quadratic penalty on changes of the weights to which the outputs are sensitive.
 
     ``CE(D_t) + strength · Σ Ω (W - W*)²`` with ``W*`` the weights at the end of the last task. When a task ends, Ω
@@ -54,5 +56,5 @@ class MAS(DescentHead, name="mas", card=Card("related", old_scores="move", keeps
         total = np.zeros_like(self.importance_)
         for part in row_chunks(task.X, width=max(task.X.shape[1], task.n_classes)):
             rows = self.embedding_(task.X[part]).astype(np.float64)
-            total += 2 * np.abs(rows @ self.columns_.T).T @ np.abs(rows)
+            total += 2 * np.abs(rows @ self.weights_.T).T @ np.abs(rows)
         self.importance_ = self.importance_ + total / len(task.X)

@@ -18,7 +18,11 @@ from taer.rows import row_chunks
 from taer.zoo.shared.consolidation import importance, pulled_back
 
 
-class OnlineEWC(DescentHead, name="oewc", card=Card("baseline", old_scores="move", keeps="nothing", forgets="no")):
+class OnlineEWC(
+    DescentHead,
+    name="oewc",
+    card=Card("baseline", old_scores="move", keeps="nothing", forgets="no", boundaries=True),
+):
     """Online EWC: a quadratic penalty on changes of weights that were important for earlier tasks.
 
     ``CE(D_t) + e_lambda · Σ F (W - W*)²`` with ``W*`` the weights at the end of the last task and a running
@@ -60,7 +64,7 @@ class OnlineEWC(DescentHead, name="oewc", card=Card("baseline", old_scores="move
         total = np.zeros_like(self.fisher_)
         for part in row_chunks(task.X, width=max(task.X.shape[1], task.n_classes)):
             rows = self.embedding_(task.X[part])
-            total += fisher_sum(rows, softmax(rows @ self.columns_.T, axis=1), task.y[part])
+            total += fisher_sum(rows, softmax(rows @ self.weights_.T, axis=1), task.y[part])
         self.fisher_ = self.gamma * self.fisher_ + total / len(task.X)
 
 

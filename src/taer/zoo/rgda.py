@@ -9,7 +9,7 @@ import numpy as np
 from taer.heads import exact
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
-from taer.heads.closed_form.linalg import shrunk, squared_distances, whitener
+from taer.heads.closed_form.linalg import shrunk, whitener
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
 from taer.heads.params import param
@@ -56,7 +56,7 @@ class RGDA(
     shrinkage: float = param(0.1, "fraction of the mean variance mixed into each covariance", at_least=0, at_most=1)
 
     fitted: ClassVar[dict[str, Fitted]] = {
-        "columns_": array("classes", 0, help="empty: the scores are not linear"),
+        "weights_": array("classes", 0, help="empty: the scores are not linear"),
         "offsets_": array("classes", help="half the log-determinant of each inverse covariance"),
         "means_": array("classes", "width", help="means of the classes, in order of arrival"),
     }
@@ -66,7 +66,7 @@ class RGDA(
         base = shrunk(statistics.covariance(), self.shrinkage)
         self.means_, self.offsets_ = statistics.means.copy(), np.empty(len(statistics.labels))
         self.whiteners_ = np.empty((len(self.means_), *base.shape), self.dtype_)
-        self.columns_ = np.zeros((len(self.means_), 0), self.dtype_)
+        self.weights_ = np.zeros((len(self.means_), 0), self.dtype_)
         for number, count in enumerate(statistics.counts):
             own = shrunk(statistics.scatters[number] / count, self.shrinkage) if self._varies(number) else base
             inverse = whitener((1 - self.own) * base + self.own * own)
@@ -77,13 +77,8 @@ class RGDA(
         """Whether a class has a covariance of its own: at least two samples, and not all equal."""
         return bool(self.statistics_.counts[number] >= 2 and self.statistics_.scatters[number].any())
 
-    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        wanted = np.arange(len(self.means_)) if classes is None else classes
-        rows, scores = self.embedding_(X), np.empty((len(X), len(wanted)))
-        for at, number in enumerate(wanted):
-            distances = squared_distances(rows, self.means_[number], self.whiteners_[number])
-            scores[:, at] = self.offsets_[number] - 0.5 * distances
-        return scores.astype(self.dtype_)
+    def _centers(self) -> np.ndarray:
+        return self.means_
 
     def _low_rank(self) -> LowRank:
         statistics = self.statistics_

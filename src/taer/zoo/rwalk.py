@@ -19,7 +19,11 @@ from taer.zoo.shared.consolidation import importance, pulled_back
 EPSILON = 1e-3  # the authors' damping of a score where a weight hardly moved
 
 
-class RWalk(MemoryHead, name="rwalk", card=Card("related", old_scores="move", keeps="exemplars", forgets="no")):
+class RWalk(
+    MemoryHead,
+    name="rwalk",
+    card=Card("related", old_scores="move", keeps="exemplars", forgets="no", boundaries=True),
+):
     """RWalk: a penalty on changes of weights that are important now or were along the path; with exemplars.
 
     ``CE(D_t ∪ M) + strength · Σ (F + s)(W - W*)²`` with ``W*`` the weights at the end of the last task. With ``g`` the

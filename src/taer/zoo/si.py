@@ -16,7 +16,9 @@ from taer.heads.params import param
 from taer.zoo.shared.consolidation import importance, pulled_back
 
 
-class SI(DescentHead, name="si", card=Card("related", old_scores="move", keeps="nothing", forgets="no")):
+class SI(
+    DescentHead, name="si", card=Card("related", old_scores="move", keeps="nothing", forgets="no", boundaries=True)
+):
     """SI: a quadratic penalty on changes of the weights that lowered the loss of earlier tasks.
 
     ``CE(D_t) + c · Σ Ω (W - W*)²`` with ``W*`` the weights at the end of the last task. Along the path of a task

@@ -12,7 +12,11 @@ from taer.heads.descent.memory import MemoryHead, replay_batch_size
 from taer.heads.params import param
 
 
-class SSIL(MemoryHead, name="ssil", card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no")):
+class SSIL(
+    MemoryHead,
+    name="ssil",
+    card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no", boundaries=True),
+):
     """SS-IL: separate softmaxes for new and old classes, and separate distillation for each earlier task.
 
     On n current and replayed samples together::

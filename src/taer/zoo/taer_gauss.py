@@ -18,13 +18,13 @@ from taer.heads.params import param
 from taer.rows import row_chunks
 from taer.statistics import ClassStatistics
 
-_KEPT = 1 << 24  # values of a task that are held in memory
+_IN_MEMORY = 1 << 24  # values of a task that are held in memory
 
 
 class TaERGauss(
     Head,
     name="taer-gauss",
-    card=Card("frozen", old_scores="never", keeps="statistics", forgets="no", few_shot=False),
+    card=Card("frozen", old_scores="never", keeps="statistics", forgets="no", boundaries=True, few_shot=False),
 ):
     """TaER without exemplars: the loss on old classes is bounded in closed form; old columns never move.
 
@@ -58,7 +58,7 @@ class TaERGauss(
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
-        "columns_": array(
+        "weights_": array(
             "classes", "width", help="weight vectors after that map, one per class in order of arrival"
         ),
         "offsets_": array("classes", help="intercepts of the scores, one per class in order of arrival"),
@@ -72,8 +72,8 @@ class TaERGauss(
         width = task.X.shape[1]
         if task.number == 1:
             self.embedding_ = Standardize.fit(task.X, self.standardize)
-            self.columns_, self.offsets_ = np.zeros((0, width), self.dtype_), np.zeros(0)
-        known = np.column_stack([self.columns_, self.offsets_]).astype(np.float64)
+            self.weights_, self.offsets_ = np.zeros((0, width), self.dtype_), np.zeros(0)
+        known = np.column_stack([self.weights_, self.offsets_]).astype(np.float64)
         pieces = Pieces(task.X, self.embedding_)
         statistics = copy.copy(self.statistics_) if task.number > 1 else ClassStatistics(width + 1)
         for part, rows in pieces:
@@ -89,8 +89,8 @@ class TaERGauss(
         )
         self.n_iter_ = max(1, int(found.nit))
         columns = found.x.reshape(start.shape)
-        self.columns_, self.offsets_ = grown(self.columns_, task.n_classes), grown(self.offsets_, task.n_classes)
-        self.columns_[task.current] = exact.rounded(columns[:, :-1], self.dtype_)
+        self.weights_, self.offsets_ = grown(self.weights_, task.n_classes), grown(self.offsets_, task.n_classes)
+        self.weights_[task.current] = exact.rounded(columns[:, :-1], self.dtype_)
         self.offsets_[task.current] = columns[:, -1]
 
     def _objective(self, task: Task, pieces: Pieces, known: np.ndarray) -> Callable[..., tuple[float, np.ndarray]]:
@@ -147,10 +147,10 @@ class Pieces:
 
     def __init__(self, X: Any, embed: Callable[[np.ndarray], np.ndarray]) -> None:
         self.X, self.embed = X, embed
-        self.kept = list(self._made()) if X.shape[0] * X.shape[1] <= _KEPT else None
+        self.in_memory = list(self._made()) if X.shape[0] * X.shape[1] <= _IN_MEMORY else None
 
     def __iter__(self) -> Iterator[tuple[slice, np.ndarray]]:
-        return self._made() if self.kept is None else iter(self.kept)
+        return self._made() if self.in_memory is None else iter(self.in_memory)
 
     def _made(self) -> Iterator[tuple[slice, np.ndarray]]:
         for part in row_chunks(self.X):

@@ -22,7 +22,7 @@ from taer.rows import row_chunks
 class ThresholdMoving(
     MemoryHead,
     name="threshold-moving",
-    card=Card("related", old_scores="move", keeps="exemplars", forgets="no", few_shot=False),
+    card=Card("related", old_scores="move", keeps="exemplars", forgets="no", boundaries=True, few_shot=False),
 ):
     """Threshold moving: distillation, then probabilities divided by the sum of the targets of each class.
 

@@ -23,7 +23,9 @@ from taer.rows import row_chunks
 class UCIR(
     MemoryHead,
     name="ucir",
-    card=Card("baseline", old_scores="move", keeps="exemplars", forgets="no", linear=False, exports=False),
+    card=Card(
+        "baseline", old_scores="move", keeps="exemplars", forgets="no", boundaries=True, linear=False, exports=False
+    ),
 ):
     """UCIR: a cosine classifier with a learned scale; old columns are frozen, new ones are imprinted.
 
@@ -64,7 +66,7 @@ class UCIR(
             raise ValueError(f"UCIR: k must be 1 … {len(task.current)}, the classes of the task, got {self.k}")
         rows = self._initial_rows(task)
         self.eta_: float = self._train(rows, self.eta_ if task.number > 1 else 1.0, task)
-        self.columns_ = rows
+        self.weights_ = rows
         self._remember(task)
 
     def _initial_rows(self, task: Task) -> np.ndarray:
@@ -72,7 +74,7 @@ class UCIR(
         if task.number == 1:
             bound = 1 / np.sqrt(width)
             return self.rng_.uniform(-bound, bound, (task.n_classes, width)).astype(self.dtype_)
-        rows = self.columns_.copy()
+        rows = self.weights_.copy()
         if len(task.new):
             sums = np.zeros((len(task.new), width))
             for part in row_chunks(task.X):
@@ -127,7 +129,7 @@ class UCIR(
         return eta
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        columns = self.columns_ if classes is None else self.columns_[classes]
+        columns = self.weights_ if classes is None else self.weights_[classes]
         cosines = exact.products(unit_rows(self.embedding_(X)), exact.rounded(unit_rows(columns), self.dtype_))
         return (self.eta_ * cosines).astype(self.dtype_)
 

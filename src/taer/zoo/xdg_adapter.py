@@ -20,7 +20,7 @@ DAMPING = 0.01  # ξ of synaptic intelligence
 class XdGAdapter(TaskHead, name="xdg-adapter", card=GUESSING):
     """XdG: each task turns off a fixed random 80 % of the units, and synaptic intelligence protects the weights.
 
-    ``CE over Y_t of columns_ @ (mask_t ∘ relu(hidden_ @ h)) + c · Σ Ω (A - A*)²``, with ``A`` the incoming weights and
+    ``CE over Y_t of weights_ @ (mask_t ∘ relu(hidden_ @ h)) + c · Σ Ω (A - A*)²``, with ``A`` the incoming weights and
     ``A*`` those at the end of the last task. Along the path ``ω += -g · ΔA`` with the gradient ``g`` of the
     cross-entropy; when the task ends, ``Ω += max(ω, 0) / ((A - A*)² + 0.01)``. Each task has its own outputs, so these
     need no penalty.

@@ -22,7 +22,7 @@ from taer.zoo.shared.adapter_network import Network, NetworkLoop, NetworkPlan, e
 
 
 class AdapterHead(Head):
-    """Scores ``columns_ @ relu(hidden_ @ embedding_(x))``, with one column (weight vector) per class.
+    """Scores ``weights_ @ relu(hidden_ @ embedding_(x))``, with one column (weight vector) per class.
 
     A method implements ``_plan``: which samples, which gradient of the scores and which weights move. It may also add
     units (``_open``) and do something when a task ends (``_finish``).
@@ -40,7 +40,7 @@ class AdapterHead(Head):
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Standardize, width="width", help="map of the features, fixed by the first task"),
         "hidden_": array("units", "width", help="incoming weights of the hidden units, after that map"),
-        "columns_": array(
+        "weights_": array(
             "classes", "units", help="weight vectors on the units, one per class in order of arrival"
         ),
     }
@@ -64,8 +64,8 @@ class AdapterHead(Head):
         if task.number == 1:
             self.embedding_ = Standardize.fit(task.X, self.standardize)
             self.hidden_ = self._new_units(self.width, task.X.shape[1])
-            self.columns_ = np.zeros((0, len(self.hidden_)), self.dtype_)
-        self.columns_ = grown(self.columns_, task.n_classes)
+            self.weights_ = np.zeros((0, len(self.hidden_)), self.dtype_)
+        self.weights_ = grown(self.weights_, task.n_classes)
 
     def _new_units(self, units: int, width: int) -> np.ndarray:
         """Random incoming weights with He's initialization (2015), for standardized rows."""
@@ -73,26 +73,16 @@ class AdapterHead(Head):
 
     def _network(self) -> Network:
         """A copy of the weights for a task to train, with all gates open."""
-        return Network(self.hidden_.copy(), self.columns_.copy(), np.ones(len(self.hidden_), self.dtype_))
+        return Network(self.hidden_.copy(), self.weights_.copy(), np.ones(len(self.hidden_), self.dtype_))
 
     def _store(self, network: Network) -> None:
-        self.hidden_, self.columns_ = network.hidden, exact.rounded(network.columns, self.dtype_)
+        self.hidden_, self.weights_ = network.hidden, exact.rounded(network.columns, self.dtype_)
 
     def _loop(self, epochs: int | None = None) -> NetworkLoop:
-        epochs = self.epochs if epochs is None else epochs
-        return NetworkLoop(
-            self.embedding_,
-            self.rng_,
-            self.lr,
-            epochs,
-            self.batch_size,
-            self.last_batch,
-            self.entropy,
-            self.balance_classes,
-        )
+        return NetworkLoop.of(self, epochs)
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        columns = self.columns_ if classes is None else self.columns_[classes]
+        columns = self.weights_ if classes is None else self.weights_[classes]
         return exact.products(self._units(X), columns).astype(self.dtype_)
 
     def _units(self, X: np.ndarray) -> np.ndarray:

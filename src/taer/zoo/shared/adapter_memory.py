@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import softmax
 
 from taer.heads.base import Task
 from taer.heads.descent.loop import Samples
-from taer.heads.fitted import Fitted, value_of
+from taer.heads.descent.memory import EXEMPLARS, residuals_of, with_task
+from taer.heads.fitted import Fitted
 from taer.heads.params import param
 from taer.memory import POLICIES, Memory
 from taer.rows import StackedRows, select
@@ -23,13 +22,7 @@ class ExemplarHead(AdapterHead):
     memory_size: int = param(200, "number of samples stored from all earlier tasks; 0 for none", at_least=0)
     memory: str = param("herding", "which samples are stored; fixed by the first task", options=tuple(POLICIES))
 
-    fitted: ClassVar[dict[str, Fitted]] = {
-        "memory_": value_of(
-            *POLICIES.values(),
-            width="width",
-            help="stored exemplars: ``X``, and ``y``, the numbers of their classes in order of arrival",
-        ),
-    }
+    fitted: ClassVar[dict[str, Fitted]] = EXEMPLARS
 
     def _open(self, task: Task) -> None:
         super()._open(task)
@@ -56,12 +49,8 @@ class ExemplarHead(AdapterHead):
 
     def _remember(self, task: Task) -> None:
         """Offer the samples of the task to the memory, which compares them by the activations of the units."""
-        memory = copy.copy(self.memory_)
-        memory.capacity = self.memory_size
-        memory.add(task.X, task.y, self.rng_, embed=self._units, residuals=self._residuals)
-        self.memory_ = memory
+        ways = {"embed": self._units, "residuals": self._residuals}
+        self.memory_ = with_task(self.memory_, task, self.rng_, self.memory_size, **ways)
 
     def _residuals(self, X: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        residuals: np.ndarray = softmax(self._scores(X), axis=1)
-        residuals[np.arange(len(X)), classes] -= 1
-        return residuals
+        return residuals_of(self._scores(X), classes)

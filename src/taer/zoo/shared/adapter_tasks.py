@@ -55,14 +55,14 @@ class TaskHead(AdapterHead):
             members = np.flatnonzero(tasks[task.y] == number)
             X = task.X if len(members) == len(task.y) else select(task.X, members)
             part = Task(X, np.searchsorted(own, task.y[members]), 0, len(own), number)  # its classes from 0
-            network = Network(self.hidden_.copy(), self.columns_[own], self._gates(part))
+            network = Network(self.hidden_.copy(), self.weights_[own], self._gates(part))
             network = self._train(part, network)
             columns = np.pad(
-                self.columns_, [(0, 0), (0, len(network.hidden) - len(self.hidden_))]
+                self.weights_, [(0, 0), (0, len(network.hidden) - len(self.hidden_))]
             )  # if units were added
             self._store_task(part, network)
             columns[own] = exact.rounded(network.columns, self.dtype_)
-            self.columns_ = columns
+            self.weights_ = columns
 
     def _train(self, task: Task, network: Network) -> Network:
         """Learn the classes of one task, with a softmax over them alone; returns the network, which may have grown."""
@@ -103,7 +103,7 @@ class TaskHead(AdapterHead):
 
     def _answers(self, units: np.ndarray, number: int, own: np.ndarray) -> np.ndarray:
         """Scores of the classes of a task, with the gates of that task."""
-        return exact.products(units * self.masks_[number - 1], self.columns_[own])
+        return exact.products(units * self.masks_[number - 1], self.weights_[own])
 
     def _sizes(self) -> Sizes:
         return {**super()._sizes(), "tasks": self.n_tasks_}

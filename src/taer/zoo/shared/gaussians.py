@@ -16,7 +16,6 @@ from taer.heads.base import Task, grown
 from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.directions import products_along
-from taer.heads.closed_form.kept import kept
 from taer.heads.closed_form.linalg import (
     class_moments,
     discriminants,
@@ -36,7 +35,7 @@ from taer.zoo.shared import shortlist
 PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # nu0 / width: weight of the identity in the shared covariance
 STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # nu / width: weight of the shared covariance in that of a class
 FEWEST_CLASSES = 5  # with fewer, cross-validation in the first task is not reliable for later ones
-_MANY = 8192  # samples of a class that are read together
+_READ_TOGETHER = 8192  # samples of a class that are read together
 _AT_ONCE = 1 << 20  # values of directions that are processed together, and stay in the cache
 
 
@@ -83,7 +82,9 @@ class GaussianHead(ClosedFormHead):
             at_least=0,
             help="block of each class: its row in ``whiteners_`` and ``betas_``",
         ),
-        "whiteners_": array("blocks", "width", "width", help="inverse Cholesky factors of the shared covariances"),
+        "whiteners_": array(
+            "blocks", "width", "width", triangular=True, help="inverse Cholesky factors of the shared covariances"
+        ),
         "betas_": array("blocks", help="scales of the scores"),
     }
 
@@ -134,12 +135,12 @@ class GaussianHead(ClosedFormHead):
 
     def _centered(self, task: Task) -> tuple[float, np.ndarray, np.ndarray]:
         """The number of samples of one class, rows with their scatter, and their mean."""
-        if len(task.y) <= _MANY and task.weight is None:
+        if len(task.y) <= _READ_TOGETHER and task.weight is None:
             rows = self.embedding_(task.X[:])
             return len(rows), rows - rows.mean(axis=0), rows.mean(axis=0)
         statistics = ClassStatistics(task.X.shape[1])
-        for part in range(0, len(task.y), _MANY):
-            at = slice(part, part + _MANY)
+        for part in range(0, len(task.y), _READ_TOGETHER):
+            at = slice(part, part + _READ_TOGETHER)
             weight = None if task.weight is None else task.weight[at]
             statistics.update(self.embedding_(task.X[at]), task.y[at], weight)
         directions, spectrum = eigen(statistics.scatter)
@@ -176,7 +177,7 @@ class GaussianHead(ClosedFormHead):
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         wanted = np.arange(len(self.block_)) if classes is None else classes
         rows, rank = self.embedding_(X), self.directions_.shape[1]
-        scores = exact.products(rows, self.columns_[wanted]) + self.offsets_[wanted]
+        scores = exact.products(rows, self.weights_[wanted]) + self.offsets_[wanted]
         at_once = max(1, _AT_ONCE // max(1, rank * max(len(rows), rows.shape[1])))
         for block in np.unique(self.block_[wanted]) if rank else ():
             space, members = (
@@ -185,7 +186,7 @@ class GaussianHead(ClosedFormHead):
             )
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
-                along = products_along(space, self.directions_, wanted[part], len(wanted))
+                along = products_along(space, self.directions_, wanted[part], len(wanted), self._derived)
                 weights, level = self._curvature(wanted[part])
                 ratio = (np.square(along - self.along_[wanted[part]]) * weights).sum(axis=2) - level
                 scores[:, part] += self.betas_[block] * ratio
@@ -208,8 +209,8 @@ class GaussianHead(ClosedFormHead):
             )
 
         rows = self.embedding_(X)
-        linear = exact.products(rows, self.columns_) + self.offsets_
-        return self._best_among(X, kept(self.directions_, shortlist.Shortlist, make)(rows, linear))
+        linear = exact.products(rows, self.weights_) + self.offsets_
+        return self._best_among(X, self._derived.of(self.directions_, shortlist.Shortlist, make)(rows, linear))
 
     def _curvature(self, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The factor of a squared distance along each direction in the log-ratio of densities, and the constant."""
@@ -220,14 +221,14 @@ class GaussianHead(ClosedFormHead):
     def graph(self, graph: Any) -> str:
         """A linear part for all classes, and a quadratic part for each block."""
         rows, rank = self.embedding_.graph(graph, "features"), self.directions_.shape[1]
-        columns, offsets = (values[self.numbers_].astype(np.float64) for values in (self.columns_, self.offsets_))
+        columns, offsets = (values[self.arrival_].astype(np.float64) for values in (self.weights_, self.offsets_))
         linear = str(graph.add("Gemm", rows, columns, offsets, transB=1))
         if not rank:
             return linear
         order, parts, short = [], [], graph.cast(rows, np.float32)
         for block in np.unique(self.block_):
-            members = np.flatnonzero(self.block_[self.numbers_] == block)
-            numbers = self.numbers_[members]
+            members = np.flatnonzero(self.block_[self.arrival_] == block)
+            numbers = self.arrival_[members]
             space = graph.add("MatMul", short, self.whiteners_[block].T)
             directions = self.directions_[numbers].astype(np.float32).reshape(-1, self.n_features_in_)
             along = graph.add("Gemm", space, directions, -self.along_[numbers].ravel(), transB=1)

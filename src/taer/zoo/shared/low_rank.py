@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from taer.heads.closed_form.base import ClosedFormHead
-from taer.heads.closed_form.kept import kept
+from taer.heads.closed_form.linalg import squared_distances
 from taer.heads.fitted import Fitted, array
 from taer.threads import spread
 from taer.zoo.shared.shortlist import Shortlist
@@ -115,7 +115,11 @@ class CovarianceHead(ClosedFormHead):
 
     fitted: ClassVar[dict[str, Fitted]] = {
         "whiteners_": array(
-            "classes", "width", "width", help="inverse Cholesky factors of the matrix of each class"
+            "classes",
+            "width",
+            "width",
+            triangular=True,
+            help="inverse Cholesky factors of the matrix of each class",
         )
     }
 
@@ -123,14 +127,26 @@ class CovarianceHead(ClosedFormHead):
     def per_class(self) -> bool:
         return True
 
+    def _centers(self) -> np.ndarray:
+        """The points that distances to the classes are measured from."""
+        raise NotImplementedError
+
     def _low_rank(self) -> LowRank:
         """Bounds of the scores, for classes of few samples."""
         raise NotImplementedError
 
+    def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
+        wanted, centers = np.arange(len(self.classes_)) if classes is None else classes, self._centers()
+        rows, scores = self.embedding_(X), np.empty((len(X), len(wanted)))
+        for at, number in enumerate(wanted):
+            distances = squared_distances(rows, centers[number], self.whiteners_[number])
+            scores[:, at] = self.offsets_[number] - 0.5 * distances
+        return scores.astype(self.dtype_)
+
     def _best(self, X: np.ndarray) -> np.ndarray:
         if self.statistics_.counts.max() > MOST:
             return super()._best(X)
-        asked = kept(self.whiteners_, _Asked, _Asked)
+        asked = self._derived.of(self.whiteners_, _Asked, _Asked)
         asked.answers += 1
         if asked.bounds is None and asked.answers > AFTER:
             asked.bounds = self._low_rank()
