@@ -1,11 +1,14 @@
 """Runs of heads over streams, grids of runs, and their results on disk."""
 
+from taer.experiment.callback import Callback, Callbacks
 from taer.experiment.grid import run_grid
 from taer.experiment.results import (
+    CONTINUAL,
     FEW_SHOT,
     Result,
     Spread,
     grouped,
+    in_seed_order,
     mean_auroc,
     params_of,
     read_result,
@@ -15,14 +18,20 @@ from taer.experiment.results import (
     write_result,
 )
 from taer.experiment.run import Run, execute, source_digest
+from taer.experiment.tuning import Trial, trial_stream
 
 __all__ = [
+    "CONTINUAL",
     "FEW_SHOT",
+    "Callback",
+    "Callbacks",
     "Result",
     "Run",
     "Spread",
+    "Trial",
     "execute",
     "grouped",
+    "in_seed_order",
     "mean_auroc",
     "params_of",
     "read_result",
@@ -31,5 +40,6 @@ __all__ = [
     "source_digest",
     "summarize",
     "task_given",
+    "trial_stream",
     "write_result",
 ]

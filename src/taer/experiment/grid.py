@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from taer.experiment.callback import Callback
 from taer.experiment.results import Result, read_result, write_result
 from taer.experiment.run import Run, execute, source_digest
 from taer.features import FeatureSet
@@ -25,12 +26,12 @@ def run_grid(
     *,
     jobs: int | None = None,
     fresh: bool = False,
-    on_task: Callable[[Run, int, float], None] | None = None,
+    callback: Callback | None = None,
 ) -> Iterator[tuple[Run, Result, bool]]:
     """Yield each run with its result, and whether the result came from disk, in the order in which they finish.
 
     Runs without a result in ``out`` are run, in ``jobs`` processes or where joblib's settings say, for example on a
-    cluster (:func:`taer.cluster`). If runs are run one by one, ``on_task`` is called after each task. A run
+    cluster (:func:`taer.ray_cluster`). If runs are run one by one, ``callback`` follows them. A run
     that fails does not stop the others; the error at the end lists the failed runs.
     """
     folder = Path(out)
@@ -43,7 +44,7 @@ def run_grid(
         else:
             yield run, stored, True
     failed = []
-    for run, outcome in _outcomes(missing, jobs, on_task):
+    for run, outcome in _outcomes(missing, jobs, callback):
         if isinstance(outcome, ValueError):
             failed.append(f"{run.method}, run {run.seed + 1}: {outcome}")
         else:
@@ -61,7 +62,7 @@ def run_grid(
 
 
 def _outcomes(
-    missing: list[Run], jobs: int | None, on_task: Callable[[Run, int, float], None] | None
+    missing: list[Run], jobs: int | None, callback: Callback | None
 ) -> Iterator[tuple[Run, Result | ValueError]]:
     """The outcome of each run, in any order."""
     from joblib import Parallel, delayed, effective_n_jobs
@@ -69,8 +70,7 @@ def _outcomes(
     workers = min(effective_n_jobs(jobs), len(missing))
     if not on_cluster() and workers < 2:
         for run in missing:
-            tell = None if on_task is None else lambda t, a, run=run: on_task(run, t, a)
-            yield run, _attempt(run, tell)
+            yield run, _attempt(run, callback)
         return
     features = {id(run.stream.features): _shared(run.stream.features) for run in missing}
     calls = (
@@ -78,10 +78,11 @@ def _outcomes(
             number,
             find_head(run.method),
             features[id(run.stream.features)],
-            (run.stream.tasks, run.stream.rows, run.stream.shots),
+            (run.stream.tasks, run.stream.rows, run.stream.shots, run.stream.kind, run.stream.batch),
             run.method,
             run.params,
             run.seed,
+            run.tuned,
         )
         for number, run in enumerate(missing)
     )
@@ -109,8 +110,8 @@ def _numbered(
     return number, _attempt(Run(Stream(features.value, *protocol), *rest))
 
 
-def _attempt(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result | ValueError:
+def _attempt(run: Run, callback: Callback | None = None) -> Result | ValueError:
     try:
-        return execute(run, on_task)
+        return execute(run, callback)
     except ValueError as error:
         return error

@@ -6,15 +6,28 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
 from taer.files import written_whole
+from taer.stream import class_order
 
-FORMAT = "taer-run/5"
-_IDENTITY = ("format", "features", "tasks", "rows", "method", "params", "source", "seed")  # determine a result
+FORMAT = "taer-run/6"
+_IDENTITY = (
+    "format",
+    "features",
+    "stream",
+    "tasks",
+    "rows",
+    "method",
+    "params",
+    "source",
+    "seed",
+)  # determine a result
+CONTINUAL = ("A_AUC", "forgetting", "backward_transfer", "forward_transfer")  # over the whole stream
 FEW_SHOT = ("last", "base", "new", "harmonic", "ece_new")  # measured after the last task
 
 
@@ -23,13 +36,15 @@ class Result(TypedDict):
 
     format: str
     features: str  # fingerprint of the feature set
-    tasks: list[list[int]]  # classes of each task
+    stream: str  # its kind: "tasks", or one of those of ``taer.make_stream``
+    tasks: list[list[int]]  # classes that are first seen in each task
     rows: str | None  # digest of the training samples of each task; None if a task has all samples of its classes
     method: str
     module: NotRequired[str]  # of a named head from outside the package: what to import to run it again
     params: dict[str, Any]
     source: str  # digest of the head's code
     seed: int
+    tuned: NotRequired[dict[str, Any]]  # parameters that ``taer tune`` chose, on which samples, and what it tried
     name: str  # of the feature set
     meta: dict[str, str]
     shots: int | None  # samples per class after the first task, if they were drawn
@@ -44,6 +59,11 @@ class Result(TypedDict):
     ece_new: float | None  # calibration error after the last task, on samples of classes of later tasks
     forgetting: float
     backward_transfer: float
+    forward_transfer: float
+    A_AUC: float  # area under the accuracy on the classes seen, over the training samples
+    anytime: list[tuple[int, float]]  # numbers of training samples, and the accuracy then
+    returning: list[int]  # classes of earlier tasks that have samples in each task
+    class_accuracy: list[float]  # of each class in order of learning, after the last task
     accuracy_matrix: list[list[float]]  # after each task, on each task so far
     phase_accuracy: list[float]
     preserved_accuracy: list[float]
@@ -62,6 +82,17 @@ class Result(TypedDict):
     memory_bytes: int
     versions: dict[str, str]
     created: str
+
+
+def in_seed_order(result: Result) -> bool:
+    """Whether the classes arrived in the order that belongs to the seed of the run."""
+    order = tuple(label for task in result["tasks"] for label in task)
+    return order == _order(result["seed"], len(order))
+
+
+@cache
+def _order(seed: int, n_classes: int) -> tuple[int, ...]:
+    return tuple(class_order(seed, n_classes))
 
 
 class Spread(NamedTuple):
@@ -88,7 +119,13 @@ class Spread(NamedTuple):
 
 def file_name(identity: Mapping[str, Any]) -> str:
     """The file name of a result. It differs between runs, and changes when the source of the head changes."""
-    return f"{identity['method'].replace(':', '.')}-{_hash({name: identity[name] for name in _IDENTITY})[:20]}.json"
+    return f"{identity['method'].replace(':', '.')}-{_hash(_decisive(identity))[:20]}.json"
+
+
+def _decisive(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """What determines a result; a tuned run is another one than a run that was given the same parameters."""
+    tuned = {"tuned": identity["tuned"]} if "tuned" in identity else {}
+    return {name: identity[name] for name in _IDENTITY} | tuned
 
 
 def _hash(value: Any) -> str:
@@ -121,7 +158,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     newest: dict[str, Result] = {}
     for result in map(read_result, sorted(folder.glob("*.json"))):
         if result is not None:  # damaged or edited: 'taer run' would run it again
-            decisive = {name: result[name] for name in _IDENTITY if name != "source"}  # type: ignore[literal-required]
+            decisive = {name: value for name, value in _decisive(result).items() if name != "source"}
             key = json.dumps(decisive, sort_keys=True)
             if key not in newest or result["created"] >= newest[key]["created"]:
                 newest[key] = result
@@ -143,7 +180,7 @@ def _summary(alike: Alike) -> dict[str, Any]:
         "params": alike.settings,
         "A_T": _percent(result["A_T"] for result in group),
         "AIA": _percent(result["AIA"] for result in group),
-        **{name: _percent(_found(result[name] for result in group)) for name in FEW_SHOT},  # type: ignore[literal-required]
+        **{name: _percent(_found(result[name] for result in group)) for name in (*FEW_SHOT, *CONTINUAL)},  # type: ignore[literal-required]
         "task_given": _percent(task_given(result) for result in group),
         "ECE": _percent(result["ece"][-1] for result in group),
         "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
@@ -169,8 +206,11 @@ class Alike(NamedTuple):
 
 
 def params_of(result: Result) -> dict[str, Any]:
-    """The parameters of a run, without its seed."""
-    return {name: value for name, value in result["params"].items() if name != "random_state"}
+    """The parameters of a run, without its seed. Those that were tuned may differ between runs that belong together."""
+    params = {name: value for name, value in result["params"].items() if name != "random_state"}
+    if (tuned := result.get("tuned")) is None:
+        return params
+    return params | dict.fromkeys(tuned["chosen"], f"tuned on {tuned['on']}")
 
 
 def grouped(results: Iterable[Result], settings_of: Callable[[Result], dict[str, Any]] = params_of) -> list[Alike]:

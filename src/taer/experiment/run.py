@@ -7,23 +7,25 @@ import hashlib
 import inspect
 import platform
 import sys
-import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
-from types import ModuleType
+from functools import cache, partial
+from textwrap import dedent
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from taer import __version__, metrics
+from taer.experiment.callback import Callback
+from taer.experiment.learning import Learning
 from taer.experiment.results import FORMAT, Result, file_name
 from taer.heads import Head, find_head, make_head
 from taer.heads.few import FewSamplesWarning
-from taer.memory import Everything
+from taer.memory import Everything, Memory
 from taer.rows import Rows, row_chunks, select
 from taer.stream import Stream
 from taer.threads import one_blas_thread
@@ -37,6 +39,7 @@ class Run:
     method: str
     params: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    tuned: Mapping[str, Any] | None = None  # how some of the parameters were chosen; see ``tuning.py``
 
     def head(self) -> Head:
         return make_head(self.method, **self.params, random_state=self.seed)
@@ -46,12 +49,14 @@ class Run:
         return {
             "format": FORMAT,
             "features": self.stream.features.fingerprint,
+            "stream": self.stream.kind,
             "tasks": self.stream.tasks,
             "rows": self.stream.rows_digest,
             "method": self.method,
             "params": {name: _plain(value) for name, value in self.head().get_params().items()},
             "source": source_digest(self.method),
             "seed": _plain(self.seed),
+            **({} if self.tuned is None else {"tuned": self.tuned}),
         }
 
     @property
@@ -81,9 +86,27 @@ def source_digest(method: str) -> str:
             # What was imported from taer itself is known by the home of its value.
             used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
             waiting += [sys.modules[home] for home in used if home in homes or home.startswith("taer.")]
-            waiting += _imports(inspect.getsource(module))
-    definitions = sorted(text for module in found.values() for text in _definitions(inspect.getsource(module)))
+            waiting += _imports(_source(module, method))
+    sources = [_source(module, method) for module in found.values()]
+    definitions = sorted(text for source in sources for text in _definitions(source))
     return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
+
+
+def _source(module: ModuleType, method: str) -> str:
+    """The text of a module; of a notebook, which has no file, that of the functions of the head's classes in it."""
+    try:
+        return inspect.getsource(module)
+    except (OSError, TypeError):
+        name = module.__name__
+        own = [cls for cls in find_head(method).__mro__ if cls.__module__ == name]
+        written = [value for cls in own for value in vars(cls).values() if inspect.isfunction(value)]
+        written = [function for function in written if function.__module__ == name]
+        return "\n".join(dedent(inspect.getsource(function)) for function in written if _has_lines(function))
+
+
+def _has_lines(function: FunctionType) -> bool:
+    """Whether it was written, and not made by ``dataclass``."""
+    return not function.__code__.co_filename.startswith("<string>")
 
 
 @cache  # heads share most of their modules
@@ -113,102 +136,211 @@ def _definitions(source: str) -> list[str]:
     return [ast.dump(node) for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
 
 
-def execute(run: Run, on_task: Callable[[int, float], None] | None = None) -> Result:
-    """Learn the stream task by task and measure after each; ``on_task`` is called with the task and its accuracy."""
+def execute(run: Run, callback: Callback | None = None) -> Result:
+    """Learn the stream task by task and measure after each."""
     with one_blas_thread(), warnings.catch_warnings():  # one thread: the same bits for any number of workers
         warnings.simplefilter("ignore", FewSamplesWarning)  # few samples were asked for
-        return _execute(run, on_task)
+        return _execute(run, callback)
 
 
-def _execute(run: Run, on_task: Callable[[int, float], None] | None) -> Result:
-    head, features, order = run.head(), run.stream.features, np.array(run.stream.order)
-    task_of_all = np.repeat(np.arange(len(run.stream)), [len(task) for task in run.stream.tasks])
-    place = np.full(len(features.classes), len(order))  # classes are renumbered in order of learning
-    place[order] = np.arange(len(order))
-    y_test = place[np.asarray(features.test_y)]
-    tested = np.argsort(y_test, kind="stable")[: (y_test < len(order)).sum()]  # without classes that never arrive
-    X_test, y_test = select(features.test_x, tested), y_test[tested]
-    if len(untested := np.setdiff1d(task_of_all, task_of_all[y_test])):
-        raise ValueError(f"task {untested[0] + 1} has no test samples, so there is no accuracy of it")
-    rows, phases, seconds, parts, mass = [], [], [], [], {"test": [], "memory": []}  # type: ignore[var-annotated]
-    head_bytes: list[int] = []
-    samples: list[int] = []
-    errors: list[float] = []  # calibration errors
-    detection: list[float | None] = []  # AUROC for classes not yet learned
-    answered: list[metrics.Rejection] = []
-    scores = np.empty((len(y_test), 0), np.float32)  # of all test samples, columns in order of learning
+def _execute(run: Run, callback: Callback | None) -> Result:
+    head, tests = run.head(), _Tests.of(run.stream)
+    learning = Learning(head, run.stream, tests.X, tests.order[tests.y])
+    scores = np.empty((len(tests.y), 0), np.float32)  # of all test samples, columns in order of learning
+    # Scores of old classes that never move do when samples of these classes return.
+    moving = not head.frozen or run.stream.returning or run.stream.batch is not None
+    phases: list[_Phase] = []
+    if callback:
+        callback.on_start(run)
     for t, task in enumerate(run.stream):
         replayed = getattr(head, "memory_", None)
-        started = time.perf_counter()
-        head.partial_fit(task.X_train, task.y_train)
-        seconds.append(time.perf_counter() - started)
-        samples.append(len(task.y_train))
-        head_bytes.append(sum(part.nbytes for part in head.linear() or ()))
+        seconds = learning.learn(task, partial(callback.on_epoch, run, t) if callback else None)
+        scores = _score_tests(head, tests.X, scores[:, :0] if moving else scores, tests.order[tests.task_of <= t])
+        answers = _Answers.of(head, tests, t, scores)
+        phases.append(
+            _Phase(
+                samples=len(task.y_train),
+                seconds=seconds,
+                head_bytes=sum(part.nbytes for part in _columns(head).values()),
+                task_accuracies=metrics.task_accuracies(answers.y_true, answers.y_pred, answers.task_of),
+                accuracy=float(np.mean(answers.y_true == answers.y_pred)),
+                decomposition=metrics.decompose(answers.scores, answers.y_true, answers.task_of)._asdict(),
+                ece=metrics.expected_calibration_error(answers.probabilities, answers.y_true),
+                old_mass=_old_mass(head, tests, answers, t, replayed) if t else {},
+                **_novelties(head, tests, answers, scores),
+            )
+        )
+        learning.measured.append((sum(phase.samples for phase in phases), phases[-1].accuracy))
+        if callback:
+            callback.on_task(run, t, phases[-1].told(len(answers.task_of)))
+    result = _result(run, head, tests, answers, phases, learning.measured)
+    if callback:
+        callback.on_end(run, result)
+    return result
 
-        task_of = task_of_all[task_of_all <= t]
-        scores = _score_tests(head, X_test, scores, order[: len(task_of)])
-        n_past, n_known = np.searchsorted(y_test, [(task_of < t).sum(), len(task_of)])
-        y_true, known = y_test[:n_known], scores[:n_known]
-        y_pred, probabilities = known.argmax(axis=1), head.probabilities(known)
-        rows.append(metrics.task_accuracies(y_true, y_pred, task_of))
-        phases.append(float(np.mean(y_true == y_pred)))
-        parts.append(metrics.decompose(known, y_true, task_of)._asdict())
-        errors.append(metrics.expected_calibration_error(probabilities, y_true))
-        if t:
-            old = (task_of < t)[place[head.classes_]]
-            mass["test"].append(metrics.old_mass(probabilities[:n_past], task_of < t))
-            if replayed is not None and len(replayed) and not isinstance(replayed, Everything):
-                mass["memory"].append(metrics.old_mass(head.predict_proba(replayed.X), old))
-        novelty = head.novelty_of(X_test, scores)
-        limit = float(np.quantile(novelty[:n_known], 0.95))
-        if head.own_novelty:
-            with suppress(ValueError):  # while no class has two samples
-                limit = head.novelty_threshold()
-        answered.append(metrics.rejection(novelty[:n_known], y_true == y_pred, limit))
-        if t + 1 < len(run.stream):
-            detection.append(metrics.novelty_auroc(novelty[:n_known], novelty[n_known:]))
-        if on_task:
-            on_task(t, phases[-1])
 
-    later = task_of_all[y_true] > 0
-    base = metrics.accuracy_among(y_true, y_pred, ~later)
-    new = metrics.accuracy_among(y_true, y_pred, later)
-    matrix, memory = metrics.accuracy_matrix(rows), getattr(head, "memory_", ())
+@dataclass(frozen=True)
+class _Tests:
+    """The test samples of a stream, sorted by class. Classes are numbered in the order of learning."""
+
+    X: np.ndarray | Rows
+    y: np.ndarray
+    order: np.ndarray  # classes of the feature set, in the order of learning
+    task_of: np.ndarray  # the task of each class
+    place: np.ndarray  # the number of each class of the feature set; too large if it never arrives
+
+    @classmethod
+    def of(cls, stream: Stream) -> _Tests:
+        features, order = stream.features, np.array(stream.order)
+        task_of = np.repeat(np.arange(len(stream)), [len(task) for task in stream.tasks])
+        place = np.full(len(features.classes), len(order))
+        place[order] = np.arange(len(order))
+        y = place[np.asarray(features.test_y)]
+        tested = np.argsort(y, kind="stable")[: (y < len(order)).sum()]  # without classes that never arrive
+        if len(untested := np.setdiff1d(task_of, task_of[y[tested]])):
+            raise ValueError(f"task {untested[0] + 1} has no test samples, so there is no accuracy of it")
+        return cls(select(features.test_x, tested), y[tested], order, task_of, place)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What a head answers after a task for the test samples of classes it knows."""
+
+    y_true: np.ndarray
+    y_pred: np.ndarray
+    scores: np.ndarray
+    probabilities: np.ndarray
+    task_of: np.ndarray  # the task of each known class
+
+    @classmethod
+    def of(cls, head: Head, tests: _Tests, t: int, scores: np.ndarray) -> _Answers:
+        task_of = tests.task_of[tests.task_of <= t]
+        n_known = np.searchsorted(tests.y, len(task_of))
+        known = scores[:n_known]
+        return cls(tests.y[:n_known], known.argmax(axis=1), known, head.probabilities(known), task_of)
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Measurements of learning one task, and of the answers after it."""
+
+    samples: int
+    seconds: float
+    head_bytes: int
+    task_accuracies: np.ndarray
+    accuracy: float
+    decomposition: dict[str, float]
+    ece: float
+    old_mass: dict[str, float]
+    rejection: metrics.Rejection
+    novelty_auroc: float | None  # detection of classes not yet learned
+
+    def told(self, n_classes: int) -> dict[str, float]:
+        """What a callback is told."""
+        return {
+            "accuracy": self.accuracy,
+            "ece": self.ece,
+            "seconds": self.seconds,
+            "samples": float(self.samples),
+            "classes": float(n_classes),
+        }
+
+
+def _old_mass(head: Head, tests: _Tests, answers: _Answers, t: int, replayed: Memory | None) -> dict[str, float]:
+    """The probability on old classes, for test samples of these and for the samples that were replayed."""
+    old = answers.task_of < t
+    mass = {"test": metrics.old_mass(answers.probabilities[: np.searchsorted(tests.y, old.sum())], old)}
+    if replayed is not None and len(replayed) and not isinstance(replayed, Everything):
+        mass["memory"] = metrics.old_mass(head.predict_proba(replayed.X), old[tests.place[head.classes_]])
+    return mass
+
+
+def _novelties(head: Head, tests: _Tests, answers: _Answers, scores: np.ndarray) -> dict[str, Any]:
+    """How well novelty finds classes not yet learned, and the answers without the most novel samples."""
+    novelty, n_known = head.novelty_of(tests.X, scores), len(answers.y_true)
+    limit = float(np.quantile(novelty[:n_known], 0.95))
+    if head.own_novelty:
+        with suppress(ValueError):  # while no class has two samples
+            limit = head.novelty_threshold()
+    return {
+        "rejection": metrics.rejection(novelty[:n_known], answers.y_true == answers.y_pred, limit),
+        "novelty_auroc": metrics.novelty_auroc(novelty[:n_known], novelty[n_known:]),
+    }
+
+
+def _result(
+    run: Run,
+    head: Head,
+    tests: _Tests,
+    answers: _Answers,
+    phases: list[_Phase],
+    anytime: list[tuple[int, float]],
+) -> Result:
+    """The result of a run, from its phases and the answers after the last one."""
+    features, rows = run.stream.features, [phase.task_accuracies for phase in phases]
+    matrix, accuracies = metrics.accuracy_matrix(rows), [phase.accuracy for phase in phases]
     return {
         **run.identity,  # type: ignore[typeddict-item]
         **_home(run),
         "name": features.name,
         "meta": dict(features.meta),
         "shots": run.stream.shots,
-        "samples": samples,
-        "classes": [features.classes[label] for label in order],
+        "samples": [phase.samples for phase in phases],
+        "classes": [features.classes[label] for label in tests.order],
         "A_T": metrics.average_accuracy(matrix),
-        "AIA": metrics.average_incremental_accuracy(np.array(phases)),
-        "last": phases[-1],
-        "base": base,
-        "new": new,
-        "harmonic": None if base is None or new is None else metrics.harmonic_mean(base, new),
-        "ece_new": metrics.expected_calibration_error(probabilities[later], y_true[later])
-        if new is not None
-        else None,
-        "forgetting": metrics.forgetting(matrix),
-        "backward_transfer": metrics.backward_transfer(matrix),
+        "AIA": metrics.average_incremental_accuracy(np.array(accuracies)),
+        "last": accuracies[-1],
+        **_base_and_new(answers),
+        **_continual(matrix, anytime),
+        "returning": [len(run.stream.classes_of(t)) - len(new) for t, new in enumerate(run.stream.tasks)],
+        "class_accuracy": metrics.task_accuracies(
+            answers.y_true, answers.y_pred, np.arange(len(tests.order))
+        ).tolist(),
         "accuracy_matrix": [row.tolist() for row in rows],
-        "phase_accuracy": phases,
-        "preserved_accuracy": metrics.preserved_accuracy(known, y_true, task_of).tolist(),
-        "old_mass": mass,
-        "decomposition": parts,
-        "ece": errors,
-        "novelty_auroc": detection,
-        "coverage": [each.coverage for each in answered],
-        "selective_accuracy": [each.accuracy for each in answered],
-        "confusion": metrics.confusion_matrix(y_true, y_pred, np.arange(len(order))).tolist(),
-        "seconds": seconds,
-        "head_bytes": head_bytes,
-        "memory_samples": len(memory),
+        "phase_accuracy": accuracies,
+        "preserved_accuracy": metrics.preserved_accuracy(answers.scores, answers.y_true, answers.task_of).tolist(),
+        "old_mass": {
+            of: [phase.old_mass[of] for phase in phases if of in phase.old_mass] for of in ("test", "memory")
+        },
+        "decomposition": [phase.decomposition for phase in phases],
+        "ece": [phase.ece for phase in phases],
+        "novelty_auroc": [phase.novelty_auroc for phase in phases[:-1]],
+        "coverage": [phase.rejection.coverage for phase in phases],
+        "selective_accuracy": [phase.rejection.accuracy for phase in phases],
+        "confusion": metrics.confusion_matrix(answers.y_true, answers.y_pred, np.arange(len(tests.order))).tolist(),
+        "seconds": [phase.seconds for phase in phases],
+        "head_bytes": [phase.head_bytes for phase in phases],
+        "memory_samples": len(getattr(head, "memory_", ())),
         "memory_bytes": _kept_bytes(head),
         "versions": {"taer": __version__, "numpy": np.__version__, "python": platform.python_version()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _continual(matrix: np.ndarray, anytime: list[tuple[int, float]]) -> dict[str, Any]:
+    """Measurements over the whole stream."""
+    samples, accuracies = np.array(anytime).T
+    return {
+        "forgetting": metrics.forgetting(matrix),
+        "backward_transfer": metrics.backward_transfer(matrix),
+        "forward_transfer": metrics.forward_transfer(matrix, np.zeros(len(matrix))),
+        "A_AUC": metrics.anytime_accuracy(samples, accuracies),
+        "anytime": anytime,
+    }
+
+
+def _base_and_new(answers: _Answers) -> dict[str, Any]:
+    """Measurements after the last task, of classes of the first task and of later ones."""
+    later = answers.task_of[answers.y_true] > 0
+    base = metrics.accuracy_among(answers.y_true, answers.y_pred, ~later)
+    new = metrics.accuracy_among(answers.y_true, answers.y_pred, later)
+    return {
+        "base": base,
+        "new": new,
+        "harmonic": None if base is None or new is None else metrics.harmonic_mean(base, new),
+        "ece_new": None
+        if new is None
+        else metrics.expected_calibration_error(answers.probabilities[later], answers.y_true[later]),
     }
 
 
@@ -218,9 +350,14 @@ def _home(run: Run) -> dict[str, str]:
     return {} if ":" in run.method or module.startswith("taer.") else {"module": module}
 
 
+def _columns(head: Head) -> dict[str, np.ndarray]:
+    """The stored weight vectors and offsets of a linear head."""
+    return {name: head.state()[name] for name in ("weights_", "offsets_")} if head.card.linear else {}
+
+
 def _kept_bytes(head: Head) -> int:
     """Bytes that a head keeps besides its columns: exemplars, statistics, penalties."""
-    others = {"classes_", "numbers_", "embedding_", *(("columns_", "offsets_") if head.card.linear else ())}
+    others = {"classes_", "arrival_", "embedding_", *_columns(head)}
     return sum(_bytes_of(value) for name, value in head.state().items() if name not in others)
 
 
@@ -232,8 +369,8 @@ def _bytes_of(value: Any) -> int:
 
 
 def _score_tests(head: Head, X: np.ndarray | Rows, before: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Scores of all test samples, classes in order of learning; if old scores never change, only new ones are computed."""
-    wanted = order[before.shape[1] :] if head.card.frozen else order
+    """Scores of all test samples, classes in order of learning; those that are known ``before`` are not computed again."""
+    wanted = order[before.shape[1] :]
     parts = row_chunks(X, width=max(X.shape[1], len(wanted)))
     added = np.concatenate([head.scores(X[rows], wanted) for rows in parts])
-    return np.hstack([before, added]) if head.card.frozen else added
+    return np.hstack([before, added])

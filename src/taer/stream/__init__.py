@@ -38,12 +38,14 @@ class TaskData:
 
 @dataclass(frozen=True)
 class Stream:
-    """A feature set cut into tasks of disjoint classes."""
+    """A feature set cut into tasks. A class belongs to the task in which it is first seen, and may return later."""
 
     features: FeatureSet
     tasks: tuple[tuple[int, ...], ...]
     rows: tuple[tuple[int, ...], ...] | None = None  # training samples of each task; None: all of its classes'
     shots: int | None = None  # samples per class after the first task, if they were drawn
+    kind: str = "tasks"  # or one of those of :func:`taer.make_stream`
+    batch: int | None = None  # number of samples that are learned at once, if the ends of tasks are not marked
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -53,7 +55,18 @@ class Stream:
     @cached_property
     def rows_digest(self) -> str | None:
         """A digest of the training samples of each task; None if each task has all samples of its classes."""
-        return None if self.rows is None else rows_digest(self.rows)
+        return None if self.rows is None else rows_digest(self.rows, in_order=self.batch is not None)
+
+    @cached_property
+    def returning(self) -> bool:
+        """Whether a task has samples of classes of earlier ones."""
+        return any(len(self.classes_of(t)) > len(self.tasks[t]) for t in range(len(self)))
+
+    def classes_of(self, t: int) -> tuple[int, ...]:
+        """The classes with training samples in a task, also those seen before."""
+        if self.rows is None:
+            return self.tasks[t]
+        return tuple(np.unique(np.asarray(self.features.train_y)[list(self.rows[t])]).tolist())
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -154,10 +167,19 @@ def _drawn(rows: np.ndarray, label: int, shots: int, seed: int) -> list[int]:
     return drawn
 
 
-def sample_stream(features: FeatureSet, sessions: Sequence[Sequence[int]]) -> Stream:
+def sample_stream(
+    features: FeatureSet,
+    sessions: Sequence[Sequence[int]],
+    *,
+    kind: str = "tasks",
+    batch: int | None = None,
+    order: Sequence[int] = (),
+) -> Stream:
     """A stream whose tasks have exactly these training samples, given by their rows in ``train.x``.
 
-    The classes of a task are those of its samples. Test samples of classes without a training sample are left out.
+    The classes of a task are those of its samples that no earlier task had, sorted or as in ``order``; each task needs
+    one. With ``batch``, so many samples are learned at once, in the given order. Test samples of classes without a
+    training sample are left out.
 
     Examples
     --------
@@ -167,7 +189,7 @@ def sample_stream(features: FeatureSet, sessions: Sequence[Sequence[int]]) -> St
     [2, 1]
     """
     labels = np.asarray(features.train_y)
-    session_of: dict[int, int] = {}  # by class
+    place, seen = {label: at for at, label in enumerate(order)}, set[int]()
     tasks: list[tuple[int, ...]] = []
     rows: list[tuple[int, ...]] = []
     for t, session in enumerate(sessions):
@@ -181,18 +203,18 @@ def sample_stream(features: FeatureSet, sessions: Sequence[Sequence[int]]) -> St
             )
         if len(numbers) < len(session):
             raise ValueError(f"session {t} names a row twice; each row may be given once")
-        classes = np.unique(labels[numbers]).tolist()
-        for label in classes:
-            if session_of.setdefault(label, t) != t:
-                raise ValueError(
-                    f"class {features.classes[label]!r} has rows in the sessions {session_of[label]} and {t}; "
-                    "all rows of a class belong in one session"
-                )
-        tasks.append(tuple(classes))
-        rows.append(tuple(numbers.tolist()))
+        new = set(np.unique(labels[numbers]).tolist()) - seen
+        if not new:
+            raise ValueError(
+                f"session {t} has only classes of earlier sessions; each session needs a new one, so add its rows to "
+                "another session"
+            )
+        seen |= new
+        tasks.append(tuple(sorted(new, key=lambda label: (place.get(label, label), label))))
+        rows.append(tuple((numbers if batch is None else np.asarray(session)).tolist()))
     if not tasks:
         raise ValueError("there are no sessions; expected at least one")
-    return Stream(features, tuple(tasks), tuple(rows))
+    return Stream(features, tuple(tasks), tuple(rows), None, kind, batch)
 
 
 def read_sessions(path: str | os.PathLike[str]) -> list[list[int]]:
@@ -215,9 +237,10 @@ def read_sessions(path: str | os.PathLike[str]) -> list[list[int]]:
     return ordered
 
 
-def rows_digest(rows: Sequence[Sequence[int]]) -> str:
-    """A digest of the rows of each task that does not depend on their order."""
-    return hashlib.sha256(json.dumps([sorted(task) for task in rows]).encode()).hexdigest()
+def rows_digest(rows: Sequence[Sequence[int]], in_order: bool = False) -> str:
+    """A digest of the rows of each task that does not depend on their order, unless that matters."""
+    listed = [list(task) if in_order else sorted(task) for task in rows]
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
 def class_order(order: int | str | Sequence[int], n_classes: int) -> list[int]:
