@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taer.experiment import Result, grouped, params_of
+import numpy as np
+
+from taer.experiment import Result, grouped, in_seed_order, params_of
 from taer.heads import HEADS, Head
-from taer.paper.measured import is_paper_order
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def sort_results(by_directory: dict[str, list[Result]]) -> list[Setting]:
     for directory, results in by_directory.items():
         for result in results:
             sizes = tuple(len(task) for task in result["tasks"])
+            if result["stream"] != "tasks":  # how many classes are new in a session differs between seeds
+                sizes = tuple(map(len, np.array_split(np.arange(sum(sizes)), len(sizes))))
             found.setdefault((result["features"], sizes, _sampling(result)), []).append((directory, result))
     prints: dict[str, set[str]] = {}
     for (fingerprint, *_), members in found.items():
@@ -125,13 +128,17 @@ def _number(word: str) -> float:
 
 def _settings(result: Result) -> dict[str, Any]:
     """The parameters, and the kind of class order: by seed, natural, or given."""
+    if result["stream"] != "tasks":
+        return params_of(result) | {"order": "torch"}
     order = [label for task in result["tasks"] for label in task]
     fixed = "natural" if order == sorted(order) else "given"
-    return params_of(result) | {"order": "torch" if is_paper_order(result) else fixed}
+    return params_of(result) | {"order": "torch" if in_seed_order(result) else fixed}
 
 
 def _sampling(result: Result) -> str:
     """A description of the training samples of a task, if it does not use all of them."""
+    if result["stream"] != "tasks":
+        return f"{result['stream']} stream"
     if result["rows"] is None:
         return ""
     if result["shots"] is not None:

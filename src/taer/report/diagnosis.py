@@ -10,7 +10,7 @@ import numpy as np
 
 from taer.extras import require
 from taer.files import written_whole
-from taer.persist.diagnosis import Diagnosis
+from taer.inspection.diagnosis import Diagnosis
 from taer.report.figures import STYLE
 
 _CLASSES = 12  # that fit into a panel

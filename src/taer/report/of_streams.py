@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from shlex import quote
 
 import numpy as np
 
-from taer.experiment import Result, mean_auroc, task_given
+from taer.experiment import CONTINUAL, Result, in_seed_order, mean_auroc, task_given
 from taer.features import load_features
-from taer.paper import NAMES, experiment, variants
-from taer.paper.measured import Number, is_paper_order, result_key
-from taer.report.blocks import Block, Listing, Section
+from taer.report.blocks import Block, Listing, Section, confusion_block
 from taer.report.collect import Group, Setting, known_head
 from taer.report.figures import Curve, Picture, curves, matrices
-from taer.report.of_paper import confusion_block
-from taer.report.tables import Table, Value, signed
+from taer.report.tables import Number, Table, Value, signed
+
+Published = Callable[[Result, str], float | None]  # the published number of a run and a metric, if there is one
 
 
-def stream_section(setting: Setting, folded: bool) -> Section:
+def stream_section(setting: Setting, folded: bool, published: Published) -> Section:
     blocks: list[Block] = [
-        _summary(setting),
+        _summary(setting, published),
         _curves(setting, "learning", "Learning curves", "phase_accuracy", "accuracy on all classes so far (%)"),
         _curves(setting, "preserved", "Preserved accuracy", "preserved_accuracy", "preserved accuracy (%)"),
+        *_arrivals(setting),
         _accuracies(setting),
         confusion_block(
             f"{setting.name}-confusion",
@@ -35,7 +34,7 @@ def stream_section(setting: Setting, folded: bool) -> Section:
     return Section(setting.name, setting.title, "", blocks, folded)
 
 
-def comparison(setting: Setting, directories: list[str]) -> Table | None:
+def comparison(setting: Setting, directories: list[str], published: Published) -> Table | None:
     """The heads that two directories share, side by side; None if there are none."""
     first, second = (
         {group.label: group for group in setting.groups if group.directory == one} for one in directories
@@ -45,7 +44,7 @@ def comparison(setting: Setting, directories: list[str]) -> Table | None:
         if name in second:
             row: list[Value] = [name]
             for metric in ("A_T", "AIA"):
-                a, b = (_number(one[name].results, metric) for one in (first, second))
+                a, b = (_number(one[name].results, metric, published) for one in (first, second))
                 row += [a, b, signed((b.mean or 0) - (a.mean or 0))]
             rows.append(row)
     columns = [(f"{metric} (%)", part) for metric in ("A_T", "AIA") for part in (*directories, "difference")]
@@ -59,17 +58,18 @@ def label(group: Group) -> str:
     return f"{group.label} [{group.directory}]" if group.directory else group.label
 
 
-def _summary(setting: Setting) -> Table:
+def _summary(setting: Setting, published: Published) -> Table:
     accuracies = ("last", "base", "new", "harmonic", "AIA") if setting.sampling else ("A_T", "AIA")
     heads = [known_head(group.method) for group in setting.groups]
     guesses = any(head.card.guesses_task for head in heads if head is not None)
-    columns = ["Method", "Runs", *(f"{name} (%)" for name in accuracies), "Forgetting (%)", "ECE (%)"]
+    columns = ["Method", "Runs", *(f"{name} (%)" for name in accuracies), "A_AUC (%)", "Forgetting (%)"]
+    columns += ["Backward transfer (%)", "Forward transfer (%)", "ECE (%)"]
     columns += ["Novelty AUROC (%)", "Seconds", "Samples kept", "Bytes kept", *["Task given (%)"] * guesses]
     rows: list[list[Value]] = [
         [
             label(group),
             len(group.results),
-            *(_number(group.results, metric) for metric in (*accuracies, "forgetting")),
+            *(_number(group.results, metric, published) for metric in (*accuracies, *CONTINUAL)),
             *(
                 _measured([value(run) for run in group.results])
                 for value in (lambda run: run["ece"][-1], mean_auroc)
@@ -88,10 +88,12 @@ def _summary(setting: Setting) -> Table:
     )
     note += (
         "AIA: mean over phases of the accuracy on all classes so far. Forgetting: mean over tasks of what was lost "
-        "since their best. ECE: expected calibration "
+        "since their best. Backward transfer: mean over tasks of what changed since they were learned. Forward "
+        "transfer: of what was known before; 0 where a class that was never seen is never predicted. A_AUC: area under "
+        "the accuracy on the classes seen, over the training samples. ECE: expected calibration "
         "error after the last task. Novelty AUROC: how well test samples of classes not yet learned are told from "
         "those of known ones by their novelty, mean over the tasks before the last. Seconds: training of all "
-        "tasks. ± is the standard deviation over runs; in brackets the paper's number, where it has one, and the "
+        "tasks. ± is the standard deviation over runs; in brackets the published number, where there is one, and the "
         "difference."
     )
     if guesses:
@@ -103,27 +105,13 @@ def _summary(setting: Setting) -> Table:
     return Table(f"{setting.name}-methods", title, note, [("", name) for name in columns], rows)
 
 
-def _number(results: list[Result], metric: str) -> Number:
-    published = _published().get((result_key(results[0]), metric)) if is_paper_order(results[0]) else None
-    return _measured([run[metric] for run in results], published)  # type: ignore[literal-required]
+def _number(results: list[Result], metric: str, published: Published) -> Number:
+    return _measured([run[metric] for run in results], published(results[0], metric))  # type: ignore[literal-required]
 
 
 def _measured(fractions: Sequence[float | None], published: float | None = None) -> Number:
     """Mean and standard deviation in percent. A stream of one task lacks some metrics."""
     return Number.of([value for value in fractions if value is not None], published)
-
-
-@cache
-def _published() -> dict[tuple[str, str], float]:
-    """The paper's numbers by trial and metric, for all variants."""
-    experiments = [experiment(name, variant) for name in NAMES for variant in variants()]
-    return {
-        (cell.trial.key, cell.metric): cell.published
-        for one in experiments
-        for row in one.cells
-        for cell in row
-        if cell.trial and cell.published is not None
-    }
 
 
 def _curves(setting: Setting, kind: str, title: str, key: str, axis: str) -> Picture:
@@ -138,6 +126,22 @@ def _curves(setting: Setting, kind: str, title: str, key: str, axis: str) -> Pic
     tasks = range(1, len(setting.sizes) + 1)
     note = "Lines are means over runs, bands their range."
     return curves(f"{setting.name}-{kind}", f"{title}, {setting.title}", note, panels, tasks, ("task", axis))
+
+
+def _arrivals(setting: Setting) -> list[Block]:
+    """New and returning classes of each session, on streams without clear tasks."""
+    results = setting.groups[0].results
+    if results[0]["stream"] == "tasks":
+        return []
+    new = np.array([[len(task) for task in run["tasks"]] for run in results])
+    returning = np.array([run["returning"] for run in results])
+    panels = {"": [Curve("new", "bayes", new, False), Curve("returning", "er", returning, True)]}
+    note = "Classes with training samples in each session, mean and range over the runs of one method."
+    axes = ("session", "classes")
+    sessions = range(1, new.shape[1] + 1)
+    return [
+        curves(f"{setting.name}-arrivals", f"Classes by session, {setting.title}", note, panels, sessions, axes)
+    ]
 
 
 def _accuracies(setting: Setting) -> Picture:
@@ -157,7 +161,7 @@ def _again(setting: Setting) -> list[Block]:
     """Commands, class orders and versions, so that anyone can repeat the runs."""
     results = [run for group in setting.groups for run in group.results]
     orders = {
-        (run["seed"] if is_paper_order(run) else "given"): " | ".join(
+        (run["seed"] if in_seed_order(run) else "given"): " | ".join(
             " ".join(map(str, task)) for task in run["tasks"]
         )
         for run in results
@@ -176,19 +180,26 @@ def _again(setting: Setting) -> list[Block]:
 
 
 def _command(setting: Setting, group: Group) -> str:
-    first = f" --first {setting.sizes[0]}" if len(set(setting.sizes)) > 1 else ""
     head = known_head(group.method)
     same = ({} if head is None else head().get_params()) | {"order": group.params["order"]}
     changed = {name: value for name, value in group.params.items() if (name, value) not in same.items()}
     options = "".join(f" --set {quote(f'{name}={value}')}" for name, value in changed.items())
-    order = {"torch": "", "natural": " --order natural"}.get(group.params["order"], " --order FILE")
-    tasks, seeds = len(setting.sizes) - bool(first), max(run["seed"] for run in group.results) + 1
-    shots = group.results[0]["shots"]
-    drawn = "" if shots is None else f" --shots {shots}"
-    given = bool(setting.sampling) and shots is None
-    stream = f"{'--samples FILE' if given else f'--tasks {tasks}{first}{order}{drawn}'} --seeds {seeds}"
+    stream = f"{_stream_options(setting, group)} --seeds {max(run['seed'] for run in group.results) + 1}"
     # A result has the fingerprint of its features, not their path; only the embedded ones are always available.
     file = "" if group.results[0]["features"] == load_features().fingerprint else " FEATURES"
     module = group.results[0].get("module", "")
     own = f" --import {module}" if module else ""
     return f"taer{own} run{file} --methods {group.method} {stream}{options}"
+
+
+def _stream_options(setting: Setting, group: Group) -> str:
+    """The options of ``taer run`` that make the stream of a group."""
+    run, tasks = group.results[0], len(setting.sizes)
+    if run["stream"] != "tasks":
+        return f"--tasks {tasks} --stream {run['stream']}"
+    if setting.sampling and run["shots"] is None:
+        return "--samples FILE"
+    first = "" if len(set(setting.sizes)) == 1 else f" --first {setting.sizes[0]}"
+    order = {"torch": "", "natural": " --order natural"}.get(group.params["order"], " --order FILE")
+    drawn = "" if run["shots"] is None else f" --shots {run['shots']}"
+    return f"--tasks {tasks - bool(first)}{first}{order}{drawn}"

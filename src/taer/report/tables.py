@@ -8,7 +8,35 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from taer.paper.measured import Number
+from taer.experiment import Spread
+
+
+@dataclass(frozen=True)
+class Number:
+    """Mean and standard deviation over runs, in percent, beside the published number."""
+
+    spread: Spread
+    published: float | None = None
+    quoted: bool = False
+
+    @classmethod
+    def of(cls, fractions: Iterable[float], published: float | None = None, quoted: bool = False) -> Number:
+        return cls(Spread.of(100 * value for value in fractions), published, quoted)
+
+    @property
+    def mean(self) -> float | None:
+        return self.spread.mean
+
+    def __str__(self) -> str:
+        """The measured number alone."""
+        if self.mean is not None:
+            return str(self.spread)
+        return "missing" if not self.quoted else "quoted" if self.published is not None else ""
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.mean is None or self.published is None else self.mean - self.published
+
 
 Value = str | int | float | Number
 

@@ -1,21 +1,22 @@
-"""The paper's tables and figures, from the results in a directory."""
+"""The paper's part of a report: its tables and figures from results, its statements, and its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from taer.experiment import Result
+from taer.experiment import Result, in_seed_order
 from taer.paper import ELSEWHERE, NAMES, Cell, Experiment, experiment, variants
 from taer.paper.features import extract_command
-from taer.paper.measured import Library, number
+from taer.paper.measured import Library, number, result_key
 from taer.paper.statements import STATEMENTS, Check, Evidence, verdict
-from taer.report.blocks import Block, Confusions, Listing, Section
+from taer.report import Publications
+from taer.report.blocks import Block, Listing, Section, confusion_block
 from taer.report.collect import slug
-from taer.report.confusion import Confusion
-from taer.report.figures import Curve, Picture, curves, matrices
+from taer.report.figures import Curve, Picture, curves
 from taer.report.tables import Table, Value
 
 _METRICS = {
@@ -28,7 +29,37 @@ _METRICS = {
 }
 
 
-def paper_sections(directory: str, results: list[Result]) -> list[Section]:
+def paper() -> Publications:
+    """What a report takes from the paper, and from other papers."""
+    return Publications(_sections, _published)
+
+
+def _sections(results: dict[str, list[Result]]) -> list[Section]:
+    """Tables and figures of each directory, and the statements that they support."""
+    return [
+        *(section for directory, own in results.items() for section in _directory_sections(directory, own)),
+        *_statements_section(results),
+    ]
+
+
+def _published(result: Result, metric: str) -> float | None:
+    return _published_numbers().get((result_key(result), metric)) if in_seed_order(result) else None
+
+
+@cache
+def _published_numbers() -> dict[tuple[str, str], float]:
+    """The paper's numbers by trial and metric, for all variants."""
+    experiments = [experiment(name, variant) for name in NAMES for variant in variants()]
+    return {
+        (cell.trial.key, cell.metric): cell.published
+        for one in experiments
+        for row in one.cells
+        for cell in row
+        if cell.trial and cell.published is not None
+    }
+
+
+def _directory_sections(directory: str, results: list[Result]) -> list[Section]:
     """One section for each variant of the paper that has results."""
     library = Library(results)
     sections = []
@@ -59,7 +90,7 @@ def paper_sections(directory: str, results: list[Result]) -> list[Section]:
     ]
 
 
-def statements_section(results: dict[str, list[Result]]) -> list[Section]:
+def _statements_section(results: dict[str, list[Result]]) -> list[Section]:
     """The paper's statements, tested on the published numbers and on each measured variant."""
     sources = {"Published numbers": Evidence("raw", None)}
     for directory, own in results.items():
@@ -176,17 +207,6 @@ def _curve(
 
 def _tasks(panels: dict[str, list[tuple[Cell, list[Result]]]]) -> int:
     return max(len(runs[0]["tasks"]) for members in panels.values() for _, runs in members)
-
-
-def confusion_block(name: str, title: str, members: list[tuple[str, Result]]) -> Confusions:
-    """Confusion matrices, each of one run."""
-    made = [Confusion.of(label, run) for label, run in members]
-    note = (
-        f"Run with seed {members[0][1]['seed']}. Rows are true classes, columns predicted ones, both in the order "
-        "of learning; brightness is the square root of the fraction of the row."
-    )
-    drawn = {one.label: one.ratios for one in made}
-    return Confusions(matrices(name, title, note, drawn, ("predicted", "true"), gamma=0.5), made)
 
 
 def _missing(chosen: list[Experiment], library: Library) -> list[Block]:
