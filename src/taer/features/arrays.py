@@ -15,7 +15,7 @@ from taer.containers import by_position
 from taer.extras import reason, require
 from taer.features.files import save_feature_file
 from taer.features.limits import check_unpacked
-from taer.features.parquet import open_parquet, read_table
+from taer.features.parquet import open_parquet, read_table, readable
 from taer.features.set import FeatureSet
 
 _NAMES = ("X_train", "y_train", "X_test", "y_test")
@@ -148,11 +148,12 @@ def read_parquet(path: Path) -> FeatureSet:
         )
     _check_vectors(path, file.schema_arrow.field("embedding").type)
     table = read_table(path, ["embedding", "label", *(["split"] if "split" in names else [])])
-    labels = np.array(table["label"].to_pylist())
-    splits = np.array(table["split"].to_pylist() if "split" in names else ["train"] * len(labels))
-    column = table["embedding"].combine_chunks()
-    values = np.asarray(column.flatten())
-    lengths = np.asarray(column.value_lengths()) if hasattr(column, "value_lengths") else None
+    with readable(path):  # texts are decoded only here
+        labels = np.array(table["label"].to_pylist())
+        splits = np.array(table["split"].to_pylist() if "split" in names else ["train"] * len(labels))
+        column = table["embedding"].combine_chunks()
+        values = np.asarray(column.flatten())
+        lengths = np.asarray(column.value_lengths()) if hasattr(column, "value_lengths") else None
     width = len(values) // max(1, len(column))
     if (
         column.null_count

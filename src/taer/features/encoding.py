@@ -1,26 +1,21 @@
-"""A frozen backbone over the items of a source, chunk by chunk, on this machine or on a cluster."""
+"""A frozen backbone over the items of a source, chunk by chunk, on this machine."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from taer.extras import reason
-from taer.features.backbones import Backbone, find_backbone
+from taer.features.backbones import Backbone
 from taer.features.sources import Part, Source
-from taer.parallel import Shared, device_share, sharing
 from taer.threads import cores
 
 CHUNK = 256  # items that are computed together
@@ -44,6 +39,15 @@ def chunks_of(data: Source) -> list[Chunk]:
         for name, part in (("train", data.train), ("test", data.test))
         for start in range(0, len(part), CHUNK)
     ]
+
+
+class Workers(Protocol):
+    """Where the encoder runs."""
+
+    engine: str
+
+    def encoded(self, chunks: Sequence[Chunk], tell: Callable[[int], None]) -> Iterator[Encoded]:
+        """Features of the chunks, in any order; ``tell`` is called with a number of items that are done."""
 
 
 class Here:
@@ -107,65 +111,6 @@ class Here:
             f"{part.where(row)}: cannot be read ({item.why}). Repair or remove it and start again, or leave "
             "such items out with skip_bad=True, which goes on from what is finished"
         )
-
-
-class OnCluster:
-    """Runs one encoder per GPU, or per node if there are no GPUs."""
-
-    def __init__(
-        self,
-        data: Source,
-        model: Backbone,
-        backbone: str,
-        weights: str | os.PathLike[str] | None,
-        skip_bad: bool,
-        half: bool,
-    ) -> None:
-        identity = (model.name, model.weights, model.preprocess)
-        path = None if weights is None else Path(weights)
-        self._order = Shared((data, backbone, path, identity, skip_bad, half))
-        self._share = device_share()
-        with sharing(self._share):
-            (self.engine,) = Parallel()([delayed(_engine_there)(self._order)])
-
-    def encoded(self, chunks: Sequence[Chunk], tell: Callable[[int], None]) -> Iterator[Encoded]:
-        calls = (delayed(_encoded_there)(self._order, chunk) for chunk in chunks)
-        with sharing(self._share):
-            results = Parallel(return_as="generator_unordered")(calls)
-        for engine, encoded in results:
-            if engine != self.engine:
-                raise ValueError(
-                    f"workers differ: {engine} and {self.engine}; install the same packages on all nodes"
-                )
-            yield encoded
-            tell(len(encoded.chunk[1]))
-
-
-_loaded: dict[str, Any] = {}  # the encoder of this worker process
-
-
-def _worker(order: Shared) -> Here:
-    data, backbone, weights, identity, skip_bad, half = order.value
-    key = json.dumps([data.digest, identity, skip_bad, half])
-    if _loaded.get("key") != key:
-        model = find_backbone(backbone, data.kind, weights)
-        if (model.name, model.weights, model.preprocess) != identity:
-            raise ValueError(
-                f"{backbone}: a worker finds {model.weights}, but the extraction was started with {identity[1]}"
-            )
-        _loaded.update(key=key, worker=Here(data, model, skip_bad, half))
-    worker: Here = _loaded["worker"]
-    return worker
-
-
-def _engine_there(order: Shared) -> str:
-    return _worker(order).engine
-
-
-def _encoded_there(order: Shared, chunk: Chunk) -> tuple[str, Encoded]:
-    worker = _worker(order)
-    (encoded,) = worker.encoded([chunk], lambda items: None)
-    return worker.engine, encoded
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from taer import __version__
 from taer.features.append import Earlier, Finished, write_parts
 from taer.features.backbones import find_backbone
-from taer.features.encoding import Here, OnCluster, chunks_of
+from taer.features.encoding import Here, Workers, chunks_of
 from taer.features.files import read_feature_file, read_header
 from taer.features.set import FeatureSet
 from taer.features.sources import Source, open_source
@@ -49,7 +49,7 @@ def extract(
 
     Finished chunks are in ``OUT.parts`` until the file is complete. If the call is interrupted, the same call
     continues where it stopped, and the file is bit-identical. If ``out`` already has these features, nothing is
-    computed. Inside :func:`taer.cluster` the chunks are computed on the cluster's GPUs, or on its nodes if there are
+    computed. Inside :func:`taer.ray_cluster` the chunks are computed on the cluster's GPUs, or on its nodes if there are
     none, with the same result.
 
     Parameters
@@ -102,17 +102,19 @@ def extract(
     preprocess = f"{model.preprocess}; half precision" if half else model.preprocess
     sizes = [len(data.train), len(data.test)]
     fingerprint = _hash(data.digest, sizes, list(data.classes), model.name, model.weights, preprocess)
-    earlier = None
+    parts_folder, earlier = Path(f"{out}.parts"), None
     if out.exists():
         if not append or read_header(out).get("extraction") == fingerprint:
             _check_finished(out, fingerprint, skip_bad)
+            shutil.rmtree(parts_folder, ignore_errors=True)  # if an earlier call could not
             return read_feature_file(str(out))
         earlier = Earlier.open(out, model.origin._replace(preprocess=preprocess))
     out.parent.mkdir(parents=True, exist_ok=True)
-    parts_folder = Path(f"{out}.parts")
     todo = data if earlier is None else earlier.missing(data)
-    workers: Here | OnCluster
+    workers: Workers
     if on_cluster():
+        from taer.features.cluster_encoding import OnCluster
+
         workers = OnCluster(todo, model, backbone, weights, skip_bad, half)
     else:
         workers = Here(todo, model, skip_bad, half)
@@ -166,7 +168,7 @@ class _Job:
     def path(self, name: str, rows: range) -> Path:
         return self.folder / f"{name}-{rows.start:09}.npz"
 
-    def run(self, workers: Here | OnCluster) -> None:
+    def run(self, workers: Workers) -> None:
         """Compute the chunks that are missing."""
         missing = [(name, rows) for name, rows in self.chunks if not self._finished(name, rows)]
         done = self.total - sum(len(rows) for _, rows in missing)

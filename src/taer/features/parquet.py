@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,40 @@ from taer.features.limits import check_unpacked
 def open_parquet(path: Path, **options: Any) -> Any:
     """A ``pyarrow.parquet.ParquetFile``."""
     parquet = require("pyarrow.parquet", "text")
-    try:
+    with readable(path):
         return parquet.ParquetFile(path, **options)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Inside, whatever pyarrow raises for a damaged file is told as ValueError. Pages are read late, so it may be late."""
+    try:
+        yield
     except Exception as error:  # pyarrow has many error types
+        if str(path) in str(error):
+            raise
         raise ValueError(f"{path}: not a readable Parquet file ({reason(error)})") from None
 
 
 def read_table(path: Path, names: Sequence[str]) -> Any:
     """Some columns, or an error if they are far larger in memory than the file."""
     check_parquet(path, names)
-    return open_parquet(path).read(list(names))
+    with readable(path):
+        return open_parquet(path).read(list(names))
 
 
 def check_parquet(path: Path, names: Sequence[str]) -> None:
     """Raise if columns are far larger in memory than the file, without unpacking equal cells."""
-    file = open_parquet(path)
-    check_unpacked(path, _declared(file, names))
-    texts = [name for name in names if _is_text(file.schema_arrow.field(name).type)]
-    if texts:
-        check_unpacked(path, _length_of_texts(open_parquet(path, read_dictionary=texts), texts))
+    with readable(path):
+        file = open_parquet(path)
+        groups = range(file.metadata.num_row_groups)
+        check_unpacked(path, sum(file.metadata.row_group(group).total_byte_size for group in groups))
+        for group in groups:  # pyarrow ends the process if asked about a column that a reader would refuse
+            next(file.iter_batches(1, row_groups=[group], columns=list(names)), None)
+        check_unpacked(path, _declared(file, names))
+        texts = [name for name in names if _is_text(file.schema_arrow.field(name).type)]
+        if texts:
+            check_unpacked(path, _length_of_texts(open_parquet(path, read_dictionary=texts), texts))
 
 
 def _declared(file: Any, names: Sequence[str]) -> int:

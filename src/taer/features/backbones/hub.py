@@ -19,18 +19,29 @@ _RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 
 
 
 def model_folder(name: str) -> Path:
-    """The folder with the files of a model; downloaded from the hub when ``name`` is not a local folder."""
+    """The folder with the files of a model; downloaded from the hub when ``name`` is not a local folder.
+
+    ``owner/model@revision`` is that model at a commit, tag or branch.
+    """
     if Path(name).is_dir():
         return Path(name)
     hub = require("huggingface_hub", "images")
+    repository, _, revision = name.partition("@")
     try:
-        return Path(hub.snapshot_download(name, allow_patterns=_FILES))
+        return Path(hub.snapshot_download(repository, revision=revision or None, allow_patterns=_FILES))
     except Exception as error:  # the hub fails in many ways
         raise ValueError(
             f"hf:{name} is no local folder, and could not be downloaded from the hub ({reason(error)}). "
             "Fetch the model's folder on another machine and pass it as hf:path/to/folder, "
             "or use efficientnet-lite0 (images) or minilm (texts), whose weights come with pip"
         ) from None
+
+
+def origin_of(name: str, folder: Path) -> str:
+    """Where a model came from: with the commit, if the hub's cache, which names folders after it, has the files."""
+    if Path(name).is_dir() or folder.parent.name != "snapshots":
+        return f"hf:{name}"
+    return f"hf:{name.partition('@')[0]}@{folder.name}"
 
 
 def weights_of(folder: Path) -> str:
@@ -69,7 +80,7 @@ def find_vision_model(name: str) -> Backbone:
         f"hf:{name}",
         "image",
         f"{transform}; the model's pooled image feature",
-        f"hf:{name} sha256:{weights}",
+        f"{origin_of(name, folder)} sha256:{weights}",
         transform,
         load,
         graph,

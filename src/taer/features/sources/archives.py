@@ -12,10 +12,7 @@ from taer.storage import cache_folder
 
 
 def download(name: str, url: str, checksum: str, remedy: str) -> Path:
-    """The file at ``url``, from the cache if possible; ``checksum`` is ``md5:…`` or ``sha256:…``.
-
-    A sha256 may be cut to its first digits, as in the file names of some model collections.
-    """
+    """The file at ``url``, from the cache if possible; ``checksum`` is ``md5:…`` or ``sha256:…``."""
     pooch = require("pooch", "images")
     pooch.get_logger().setLevel("WARNING")
     try:
@@ -25,7 +22,7 @@ def download(name: str, url: str, checksum: str, remedy: str) -> Path:
     algorithm, _, expected = checksum.partition(":")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, algorithm).hexdigest()
-    if not found.startswith(expected):
+    if found != expected:
         path.unlink()
         raise ValueError(
             f"{name}: what {url} sent is damaged or has changed: "

@@ -8,7 +8,7 @@ from taer.features.sources.archives import download, unpacked
 from taer.features.sources.base import Source, file_hashes, files_digest, files_part
 
 URL = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
-CHECKSUM = "md5:97eceeb196236b17998738112f37df78"
+CHECKSUM = "sha256:0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081"
 REMEDY = "Fetch CUB_200_2011.tgz on another machine and pass it, or the folder it unpacks to, as root=PATH"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,14 @@ REMEDY = "Without a network, give a local folder of its Parquet files: hf:path/t
 
 
 def open_hub(name: str, text_column: str | None, label_column: str | None) -> Source:
-    """The splits ``train`` and ``test`` (or ``validation``) of a data set with images or texts and labels."""
+    """The splits ``train`` and ``test`` (or ``validation``) of a data set with images or texts and labels.
+
+    ``owner/name@revision`` is the data set at a commit, tag or branch of the hub.
+    """
     datasets = require("datasets", "hf")
+    repository, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")
     try:
-        data = datasets.load_dataset(name)
+        data = datasets.load_dataset(repository, revision=revision or None)
     except Exception as error:  # the hub fails in many ways
         raise ValueError(f"hf:{name} could not be loaded ({reason(error)}). {REMEDY}") from None
     test_name = next((split for split in ("test", "validation") if split in data), None)

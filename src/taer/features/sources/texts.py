@@ -14,6 +14,7 @@ import numpy as np
 from taer.features.parquet import open_parquet, read_table
 from taer.features.sources.base import NOTHING, UNLABELED, Part, Source, digest, split_by_name
 
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}  # of the cells of a CSV file
 _SPLIT = "split"  # the column of the split, if no other is named
 
 
@@ -111,10 +112,19 @@ def open_csv(path: Path) -> Iterator[TextIO]:
             raise ValueError(f"{path}: not UTF-8 ({error}); save the table in that encoding") from None
 
 
+def separator(path: Path) -> str:
+    """What separates the cells of a CSV file, by its first line: a comma, unless only ``;`` or a tab divides it."""
+    with open_csv(path) as lines:
+        head = lines.readline()
+        cells = {mark: len(next(csv.reader([head], delimiter=mark), [])) for mark in SEPARATORS}
+    return "," if cells[","] > 1 else max(SEPARATORS, key=lambda mark: cells[mark])
+
+
 @contextmanager
 def _csv(path: Path) -> Iterator[csv.DictReader[str]]:
+    mark = separator(path)
     with open_csv(path) as lines:
-        reader = csv.DictReader(lines)
+        reader = csv.DictReader(lines, delimiter=mark)
         try:
             yield reader
         except csv.Error as error:
@@ -124,4 +134,9 @@ def _csv(path: Path) -> Iterator[csv.DictReader[str]]:
 def check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise ValueError for a column that is missing, with those that are there."""
     if missing := [name for name in wanted if name not in names]:
-        raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}")
+        columns = ", ".join(names) or "none"
+        if path.suffix == ".csv" and len(names) == 1:
+            columns += " (cells are separated by commas, semicolons or tabs)"
+        elif path.suffix == ".csv" and (mark := separator(path)) != ",":
+            columns += f" (cells separated by {SEPARATORS[mark]})"
+        raise ValueError(f"{path}: no column {', '.join(missing)}; it has {columns}")
