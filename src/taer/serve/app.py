@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI
-from fastapi.responses import FileResponse
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from taer import __version__
-from taer.serve.access import LOCAL_NAMES
-from taer.serve.errors import answer_in_sentences
+from taer.serve import routes
+from taer.serve.api import ERRORS, Api, Lane, as_json
 from taer.serve.gate import Counters, Gate
-from taer.serve.routes import classes, examples, predict, versions, watch
-from taer.serve.routes.common import TOKEN
+from taer.serve.groups import add_groups
+from taer.serve.protocol import add_protocol
+from taer.serve.replica import REFUSAL, Replica, add_replica
 from taer.serve.service import Service
+from taer.serve.tokens import Tokens
+from taer.serve.watch import add_trust
 
+LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE = Path(__file__).parent / "page"
-_READING = ("GET", "HEAD", "OPTIONS")
-_OPEN_PATHS = {"/", "/health", "/docs", "/openapi.json", *(f"/{file.name}" for file in PAGE.iterdir())}
-_FACTS = {"/classes", "/history", "/confusion", "/drift", "/metrics"}
+_ABOUT = "A classifier whose classes grow: predict, add examples, learn them as one task, correct, go back."
 _SAVE_SECONDS = 60  # between two writes of the counts of answers to disk
 
 
@@ -33,78 +38,83 @@ def create_app(
     public: bool = False,
     hosts: Sequence[str] | None = LOCAL_NAMES,
     drawings: bool = False,
-) -> FastAPI:
+    extend: Callable[[Api], None] | None = None,
+) -> Starlette:
     """The application.
 
     Parameters
     ----------
     token : str
-        Required to change something and to read samples or, if ``public``, for every request.
+        That of an administrator. A token is required to change something and to read samples or, if ``public``, for
+        every request; :mod:`taer.serve.tokens` has more of them.
     public : bool
         Whether the service can be reached from other machines, directly or through a proxy.
     hosts : sequence of str, optional
         Host names to answer under; None for any.
     drawings : bool
         Whether the page of a service for images offers a sheet to draw on.
+    extend : callable, optional
+        Adds more endpoints, such as those for a labeling tool.
     """
     counters = Counters()
-    counters.watch("taer_version", "The version that answers.", lambda: service.serving.version)
-    counters.watch("taer_waiting_examples", "Examples that wait to be learned.", lambda: service.n_pending)
-    counters.watch("taer_learning", "1 while a task is being learned.", lambda: service.learner.busy)
-    counters.watch("taer_classes", "Classes known.", lambda: len(service.serving.classes))
+    api = endpoints(service, counters, public, drawings)
+    if extend is not None:
+        extend(api)
+    described = as_json(api.described("taer serve", __version__, _ABOUT)).body
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         saving = asyncio.create_task(_save_counts(service))
+        if isinstance(service, Replica):
+            service.start()
         yield
         saving.cancel()
         service.close()
 
-    app = FastAPI(
-        title="taer serve",
-        version=__version__,
-        description="A classifier whose classes grow: predict, add examples, learn them as one task, correct, go back.",
-        lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load scripts from other hosts
-        redoc_url=None,
-    )
-    app.add_middleware(
-        Gate,
-        counters=counters,
-        token=token,
-        is_open=_open_to_anyone if public else _open_on_this_machine,
-        hosts=hosts,
-    )
-    answer_in_sentences(app)
-    predict.add_to(app, service, counters, TOKEN if public else [])
-    for router in (
-        examples.router(service),
-        versions.router(service, counters),
-        classes.router(service, drawings),
-        watch.router(service, counters),
-    ):
-        app.include_router(router, dependencies=TOKEN if public else [])
-    app.include_router(watch.health(service))
+    async def description(_: Request) -> Response:
+        return Response(described, media_type="application/json")
 
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> FileResponse:
+    async def docs(_: Request) -> Response:
         return FileResponse(PAGE / "docs.html")
 
-    app.mount("/", StaticFiles(directory=PAGE, html=True))
-    return app
+    gate = Middleware(Gate, counters=counters, tokens=Tokens(service.store.folder, token), hosts=hosts)
+    return Starlette(
+        routes=[
+            *api.routes,
+            Route("/openapi.json", description),
+            Route("/docs", docs),
+            Mount("/", StaticFiles(directory=PAGE, html=True)),
+        ],
+        middleware=[gate],
+        exception_handlers=ERRORS,
+        lifespan=lifespan,
+    )
+
+
+def endpoints(
+    service: Service, counters: Counters, public: bool, drawings: bool = False, lane: Lane | None = None
+) -> Api:
+    """All that can be asked of a head."""
+    counters.watch("taer_version", "The version that answers.", lambda: service.serving.version)
+    counters.watch("taer_waiting_examples", "Examples that wait to be learned.", lambda: service.n_pending)
+    counters.watch("taer_learning", "1 while a task is being learned.", lambda: service.learner.busy)
+    counters.watch("taer_classes", "Classes known.", lambda: len(service.serving.classes))
+    api = Api(public, REFUSAL if isinstance(service, Replica) else None, lane)
+    routes.add_predict(api, service, counters)
+    routes.add_examples(api, service)
+    routes.add_versions(api, service, counters)
+    routes.add_classes(api, service, drawings)
+    routes.add_watch(api, service, counters)
+    add_trust(api, service, counters)
+    add_groups(api, service)
+    routes.add_inbox(api, service)
+    add_protocol(api, service, counters)
+    if isinstance(service, Replica):
+        add_replica(api, service, counters)
+    return api
 
 
 async def _save_counts(service: Service) -> None:
     while True:
         await asyncio.sleep(_SAVE_SECONDS)
-        await run_in_threadpool(service.drift.save)
-
-
-def _open_to_anyone(method: str, path: str) -> bool:
-    """Requests without a token on a public address: the page's own files, the API description, and the health check."""
-    return method in _READING and path in _OPEN_PATHS
-
-
-def _open_on_this_machine(method: str, path: str) -> bool:
-    """Requests without a token on a local address: predictions, and what contains no sample."""
-    return path == "/predict" or (method in _READING and path in _OPEN_PATHS | _FACTS)
+        await run_in_threadpool(service.save)

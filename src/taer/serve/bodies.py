@@ -1,86 +1,72 @@
-"""Parsing of request bodies, without blocking other requests."""
+"""Bodies of requests: JSON, or an array in numpy's own format, checked without blocking other requests."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import msgspec
 import numpy as np
 from anyio.to_thread import run_sync
-from fastapi import Request
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
-from taer.serve.inputs import MAX_TEXT, MAX_TEXTS, MAX_VECTORS, MAX_WIDTH, BadInput
-from taer.serve.requests import Items, schema
+from taer.serve.inputs import MAX_TEXT, MAX_TEXTS, MAX_VECTORS, MAX_WIDTH, BadInput, Items
 
 JSON, NPY = "application/json", "application/x-npy"
 _SMALL = 1 << 17  # bytes that are parsed in about a millisecond
 # Brackets are the slowest to parse. Each vector has one, and the characters of texts may be brackets.
 _MAX_BRACKETS = MAX_VECTORS + MAX_TEXTS * MAX_TEXT
 
-Kind = TypeVar("Kind", bound=msgspec.Struct)
 
+class Body:
+    """How a body becomes a struct. Samples may also come as an array."""
 
-def body(kind: type[Kind]) -> Callable[[Request], Awaitable[Kind]]:
-    """A dependency that reads the body of a request: JSON, or for vectors an array in numpy's own format."""
-    decoder = msgspec.json.Decoder(kind)
+    accepted: tuple[str, ...] = (JSON,)
 
-    def parse(content: bytes) -> Kind:
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        self.kind = kind
+        if issubclass(kind, Items):
+            self.accepted = (JSON, NPY)
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def media(self, request: Request) -> str:
+        """The type of a body, as the request names it."""
+        return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def read(self, request: Request) -> Any:
+        media = self.media(request)
+        if media not in self.accepted:  # a page of another origin may send anything else without asking
+            expected = " or ".join(self.accepted)
+            raise HTTPException(415, f"Content-Type: expected {expected}, got {media[:100] or 'none'}")
+        content = await request.body()
+        found: Any
+        if media == NPY:
+            found = _from_array(self.kind, content, dict(request.query_params))
+        else:
+            found = await self.parsed(request, content)
+        if isinstance(found, Items):
+            found.check()
+        return found
+
+    async def parsed(self, request: Request, content: bytes) -> Any:
+        if len(content) < _SMALL:
+            return self._parse(content)
+        return await run_sync(self._parse, content, limiter=_turn(request))
+
+    def _parse(self, content: bytes) -> Any:
         if not content:
             raise BadInput("a body in JSON is required")
         if content.count(b"[") + content.count(b"{") > _MAX_BRACKETS:
             raise HTTPException(413, f"a request may have {_MAX_BRACKETS} brackets")
         try:
-            return decoder.decode(content)
-        except msgspec.DecodeError as error:  # also of what is not as described
-            raise BadInput(_sentence(str(error))) from None
+            return self._decoder.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # also of what is not as described
+            raise BadInput(in_words(error)) from None
         except RecursionError:
             raise BadInput("the body is not JSON of the expected form: it is nested too deeply") from None
-
-    async def read(request: Request) -> Kind:
-        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        accepted = (JSON, NPY) if issubclass(kind, Items) else (JSON,)
-        if media not in accepted:  # a page of another origin may send anything else without asking
-            raise HTTPException(415, f"Content-Type: expected {' or '.join(accepted)}, got {media[:100] or 'none'}")
-        content = await request.body()
-        found: Any
-        if media == NPY:
-            found = _from_array(kind, content, dict(request.query_params))
-        else:
-            found = (
-                parse(content) if len(content) < _SMALL else await run_sync(parse, content, limiter=_turn(request))
-            )
-        if isinstance(found, Items):
-            found.check()
-        read_as: Kind = found
-        return read_as
-
-    return read
-
-
-def described(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The description of the body for OpenAPI."""
-    content: dict[str, Any] = {JSON: {"schema": schema(kind)}}
-    extra: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
-    if issubclass(kind, Items):
-        content[NPY] = {"schema": {"type": "string", "format": "binary"}}
-        others = {
-            name: part for name, part in content[JSON]["schema"]["properties"].items() if name in ("top", "label")
-        }
-        extra["parameters"] = [
-            {
-                "name": name,
-                "in": "query",
-                "schema": part,
-                "description": f"With {NPY} alone, which has no room for it.",
-            }
-            for name, part in others.items()
-        ]
-    return extra
 
 
 def _turn(request: Request) -> anyio.CapacityLimiter:
@@ -92,7 +78,7 @@ def _turn(request: Request) -> anyio.CapacityLimiter:
     return turn
 
 
-def _from_array(kind: type[Kind], content: bytes, options: dict[str, str]) -> Kind:
+def _from_array(kind: type[msgspec.Struct], content: bytes, options: dict[str, str]) -> Any:
     """Vectors in the format of ``numpy.save``; the other fields are in the query."""
     try:
         array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
@@ -107,7 +93,7 @@ def _from_array(kind: type[Kind], content: bytes, options: dict[str, str]) -> Ki
     try:
         found = msgspec.convert(options, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadInput(_sentence(str(error))) from None
+        raise BadInput(in_words(error)) from None
     msgspec.structs.force_setattr(found, "vectors", array)
     return found
 
@@ -128,9 +114,9 @@ _MESSAGES = [
 ]
 
 
-def _sentence(message: str) -> str:
+def in_words(error: Exception) -> str:
     """An error of msgspec as a readable message: ``vectors.0.3: expected a number, got a string``."""
-    told, _, place = message.partition(" - at `$")
+    told, _, place = str(error).partition(" - at `$")
     where = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", place.rstrip("`")).strip(".")
     for pattern, words in _MESSAGES:
         if found := re.fullmatch(pattern, told):

@@ -1,4 +1,12 @@
-"""Connections with timeouts: requests must arrive in time, and idle connections are closed to make room for others."""
+"""Connections with timeouts: requests must arrive in time, and idle connections are closed to make room for others.
+
+This builds on internals of uvicorn, because no server for Python has these limits as options (looked at in November
+2026). hypercorn limits the time of a single read, so a client that sends a byte now and then holds a connection for ever,
+and it does not limit their number. granian bounds the requests that are answered at the same time and makes others wait,
+so silent clients keep everyone out; it has no deadline for a body, and runs the application in a process of its own, away
+from the lock on the folder. Behind a proxy that has limits this module hardly ever acts; without one it is what keeps the
+service reachable. ``tests/serve/test_connection.py`` notices if uvicorn changes.
+"""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
-"""The SQLite database of a service: its tables, how it is opened and checked, and transactions."""
+"""The SQLite database of a service: its tables, how it is opened and checked, transactions, and failures in words."""
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from taer.files import make_folder
-from taer.serve.failures import UNLESS_KILLED, CommitFailed, StorageFailed, at_start, storage_failures
 
 _log = logging.getLogger("taer.serve")
-_SCHEMA = 2
+SCHEMA = 4
 _TABLES = """
 CREATE TABLE examples (
     id INTEGER PRIMARY KEY AUTOINCREMENT,  -- the number of a deleted example is never given to another
@@ -23,7 +24,8 @@ CREATE TABLE examples (
     x BLOB NOT NULL,            -- float32
     version INTEGER,            -- the one that learned it, NULL while it waits
     held_back INTEGER NOT NULL DEFAULT 0,
-    source                      -- the text, or the image as a JPEG file; NULL if it came as a vector
+    source,                     -- the text, or the image as a JPEG file; NULL if it came as a vector
+    added TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%S+00:00'))
 );
 CREATE INDEX examples_by_version ON examples (version);
 CREATE TABLE edits (            -- what a version changed in examples that an earlier one had learned
@@ -36,12 +38,30 @@ CREATE TABLE edits (            -- what a version changed in examples that an ea
 CREATE TABLE purged (           -- their files are deleted, and their numbers not used again
     version INTEGER PRIMARY KEY
 );
-CREATE TABLE answers (hour INTEGER PRIMARY KEY, answered INTEGER NOT NULL, unknown INTEGER NOT NULL);
+CREATE TABLE answers (
+    hour INTEGER NOT NULL,      -- since 1970
+    version INTEGER NOT NULL,   -- the one that answered
+    answered INTEGER NOT NULL,
+    unknown INTEGER NOT NULL,
+    PRIMARY KEY (hour, version)
+);
 CREATE TABLE versions (
     version INTEGER PRIMARY KEY,
     parent INTEGER NOT NULL,
     created TEXT NOT NULL,
     report TEXT NOT NULL        -- JSON
+);
+CREATE TABLE inbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    x BLOB NOT NULL UNIQUE,
+    source,                     -- as of examples
+    label TEXT NOT NULL,        -- the answer, with its probability and novelty
+    probability REAL NOT NULL,
+    novelty REAL NOT NULL,
+    unknown INTEGER NOT NULL,
+    arrived INTEGER NOT NULL    -- seconds since 1970
+);
+CREATE TABLE candidate (version INTEGER PRIMARY KEY  -- which waits to be promoted; at most one
 );
 CREATE TABLE current (version INTEGER NOT NULL);
 INSERT INTO current VALUES (0);
@@ -60,11 +80,50 @@ TAUGHT = f"""{LINEAGE}, last AS (
                 AND moved.version IN lineage ORDER BY moved.version DESC LIMIT 1),
             examples.x
         ) AS x,
-        examples.version AS version, held_back, source
+        examples.version AS version, held_back, source, added
     FROM examples LEFT JOIN last ON last.example = id
         LEFT JOIN edits ON edits.example = id AND edits.version = last.version
     WHERE examples.version IN lineage AND (last.version IS NULL OR edits.label IS NOT NULL)
 )"""
+
+_PAGE = 4096  # bytes; the least that the database writes
+Cause = Literal["full", "io", "permission", "busy", "damaged", "other"]
+_WORDS: dict[Cause, str] = {
+    "full": "the disk is full",
+    "io": "the disk failed to read or write",
+    "permission": "a permission is missing",
+    "busy": "another program keeps the database locked",
+    "damaged": "the database is damaged",
+    "other": "the system failed",
+}
+_AT_START: dict[Cause, str] = {
+    "full": "Free some space, then start again",
+    "io": "Look for the cause in the system's log, and at the disk; then start again",
+    "permission": "Let the user that runs the service read and write the folder and all its files, then start again",
+    "busy": "End that program, then start again",
+    "other": "Remove the cause, then start again",
+}
+_OF_ERRNO: dict[int | None, Cause] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EIO: "io",
+    errno.EACCES: "permission",
+    errno.EPERM: "permission",
+    errno.EROFS: "permission",
+}
+_OF_SQLITE: dict[int, Cause] = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_IOERR: "io",
+    sqlite3.SQLITE_PERM: "permission",
+    sqlite3.SQLITE_READONLY: "permission",
+    sqlite3.SQLITE_CANTOPEN: "other",
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_PROTOCOL: "busy",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+}
+UNLESS_KILLED = "nothing was changed, unless the service is killed before it can write again"
 
 
 class Database:
@@ -97,10 +156,10 @@ class Database:
         )  # pages; by default the data of a small service stay in the log
         self._db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
         (schema,) = self._db.execute("PRAGMA user_version").fetchone()
-        if schema not in (0, _SCHEMA):
+        if schema not in (0, SCHEMA):
             raise ValueError(
                 f"{self.folder}: made by another version of taer (its database has schema {schema}, this version "
-                f"reads {_SCHEMA}); serve it with the version that made it"
+                f"reads {SCHEMA}); serve it with the version that made it"
             )
         if schema == 0:  # otherwise nothing is written: a full disk need not keep the service from answering
             self._make_tables()
@@ -114,14 +173,14 @@ class Database:
         with self._begun() as db:
             for statement in _TABLES.split(";\n"):
                 db.execute(statement)
-            db.execute(f"PRAGMA user_version = {_SCHEMA}")
+            db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def _check(self) -> None:
         db = self._db
         ((found,), *_) = db.execute("PRAGMA quick_check(1)")
         if found != "ok":
             raise sqlite3.DatabaseError(" ".join(str(found).split()))
-        db.execute("SELECT id, x, version, held_back, source FROM examples LIMIT 1").fetchall()
+        db.execute("SELECT id, x, version, held_back, source, added FROM examples LIMIT 1").fetchall()
         db.execute("SELECT DISTINCT label FROM examples").fetchall()  # whether all of it is text
         db.execute("SELECT DISTINCT label FROM edits").fetchall()
         for (report,) in db.execute("SELECT report FROM versions"):
@@ -183,3 +242,106 @@ class Database:
     def rows(self, query: str, *values: Any) -> list[Any]:
         with self._lock, storage_failures("the database cannot be read", self.folder):
             return self._db.execute(query, values).fetchall()
+
+
+# Failures of storage: what the system reported, told in words
+
+
+class StorageFailed(OSError):
+    """Something could not be read or written; the message says why, and whether something was changed."""
+
+
+class CommitFailed(StorageFailed):
+    """A commit that failed and could not be erased from SQLite's log either: after a crash right now it may be found."""
+
+
+class StartFailed(StorageFailed):
+    """The service cannot start; the message says why, and what to do."""
+
+
+def cause_of(error: OSError | sqlite3.Error, folder: Path) -> Cause | None:
+    """Why storage failed in a folder; None for an error that is not one of storage, such as a file that is missing."""
+    if isinstance(error, sqlite3.Error):
+        return _of_sqlite(getattr(error, "sqlite_errorcode", 0) & 0xFF, folder)  # without the bits that say more
+    if isinstance(error, FileNotFoundError):
+        return None
+    return "permission" if isinstance(error, PermissionError) else _OF_ERRNO.get(error.errno, "other")
+
+
+def _of_sqlite(code: int, folder: Path) -> Cause | None:
+    """SQLite does not always pass on what the system said: it reports a file that it could not open, read or write."""
+    cause = _OF_SQLITE.get(code)
+    if cause in ("io", "other", "permission"):
+        if not _may_write(folder):
+            return "permission"
+        if _is_full(folder):
+            return "full"
+        return "other" if cause == "permission" else cause
+    return cause
+
+
+@contextmanager
+def storage_failures(then: str, folder: Path, kind: type[StorageFailed] = StorageFailed) -> Iterator[None]:
+    """Tell errors of storage in a folder as :class:`StorageFailed`; ``then`` says what follows from them."""
+    try:
+        yield
+    except (
+        StartFailed
+    ) as error:  # of a store that a running service opens: no start, and its path is told to nobody
+        reported = error.__cause__
+        if not isinstance(reported, OSError | sqlite3.Error):
+            raise
+        raise kind(f"{in_words(reported, folder)}; {then}") from reported
+    except StorageFailed:
+        raise
+    except (OSError, sqlite3.Error) as error:
+        if cause_of(error, folder) is None:
+            raise
+        raise kind(f"{in_words(error, folder)}; {then}") from error
+
+
+def in_words(error: OSError | sqlite3.Error, folder: Path) -> str:
+    """Why storage failed in a folder, and what the system or SQLite said."""
+    cause = cause_of(error, folder)
+    return f"{_WORDS[cause]} ({_reported(error)})" if cause else _reported(error)
+
+
+def at_start(folder: Path, error: OSError | sqlite3.Error) -> Exception:
+    """Why the folder of a service cannot be opened. Only a damaged database is called damaged."""
+    told = isinstance(error, StorageFailed)
+    reported = error.__cause__ if told else error
+    if isinstance(error, StartFailed) or not isinstance(reported, OSError | sqlite3.Error):
+        return error
+    cause = cause_of(reported, folder) or ("damaged" if isinstance(reported, sqlite3.Error) else None)
+    if cause is None:
+        return error
+    if cause == "damaged":
+        return ValueError(
+            f"{folder}: taer.db is damaged, or not a database of this service ({str(reported)[:100]}). Restore a copy "
+            "made by taer backup; or move taer.db, taer.db-wal and taer.db-shm away, and the history is rebuilt from "
+            "versions/"
+        )
+    why = str(error) if told else in_words(reported, folder)
+    return StartFailed(
+        f"{folder}: {why}. {_AT_START[cause]}. This does not mean that taer.db is damaged: leave it where it is"
+    )
+
+
+def _may_write(folder: Path) -> bool:
+    paths = [folder, *folder.glob("taer.db*")]
+    return all(os.access(path, os.R_OK | os.W_OK, effective_ids=True) for path in paths)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _PAGE or found.f_favail == 0 < found.f_files
+
+
+def _reported(error: OSError | sqlite3.Error) -> str:
+    """What the system said, without paths, which are nobody's business behind HTTP."""
+    if not isinstance(error, OSError):
+        return str(error)[:100]
+    return os.strerror(error.errno) if error.errno else str(error)[:100]

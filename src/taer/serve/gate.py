@@ -1,22 +1,27 @@
-"""The middleware of all requests: limits, counters, the token, and security headers."""
+"""The middleware of all requests: tokens, limits on bodies, counters, and security headers."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.exceptions import HTTPException
 
 from taer.serve.inputs import MAX_BODY
-from taer.serve.uploads import CROWDED, TOO_LARGE, Upload, Uploads
+from taer.serve.tokens import NAMED, SECONDS, Grant, Limit, Role, Tokens
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MAX_IN_FLIGHT = 8 * MAX_BODY  # bytes of bodies that are received or being answered
+TOO_LARGE = f"a request may have {MAX_BODY >> 20} MiB; send less at once, or smaller images"
+CROWDED = "too many large requests arrive at once; try again in a moment"
+RETRY = {"Retry-After": "1"}
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -27,7 +32,10 @@ _HEADERS = [
         b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
 ]
-_NO_TOKEN = "this needs the token that taer serve showed when it started: Authorization: Bearer TOKEN"
+_GRANT = "taer.grant"  # in a scope: the token that came with the request, or None
+_NO_TOKEN = (
+    "this needs a token, that of the start of taer serve or one made with taer token: Authorization: Bearer TOKEN"
+)
 _STOPPING = "the service is stopping; try again when it is back"
 
 
@@ -49,6 +57,7 @@ class Counters:
         )
         self.samples = Counter("taer_predicted_samples", "Samples predicted.", registry=self.registry)
         self.unknown = Counter("taer_unknown_samples", "Samples that looked like no class.", registry=self.registry)
+        self.automatic = Counter("taer_automatic_samples", "Answers that need no person.", registry=self.registry)
         self.tasks = Counter("taer_learned_tasks", "Tasks learned.", registry=self.registry)
 
     def count(self, method: str, path: str, status: int, seconds: float) -> None:
@@ -65,6 +74,59 @@ class Counters:
         Gauge(name, help, registry=self.registry).set_function(value)
 
 
+class Uploads:
+    """A budget for the bodies of all requests together: each is limited, and so is their sum. The oldest comes first."""
+
+    def __init__(self) -> None:
+        self._all: dict[Upload, None] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(upload.size for upload in self._all)
+
+    def add(self, upload: Upload) -> None:
+        """Count a body. If there is no room, the oldest that is still arriving is dropped.
+
+        A client that holds back the end of its body cannot keep others out.
+        """
+        self._all[upload] = None
+        while self.size > MAX_IN_FLIGHT:
+            oldest = next((other for other in self._all if not other.complete), upload)
+            self.remove(oldest)
+            if oldest is upload:
+                raise HTTPException(503, CROWDED, RETRY)
+            oldest.drop()
+
+    def remove(self, upload: Upload) -> None:
+        self._all.pop(upload, None)
+
+
+class Upload:
+    """The body of one request."""
+
+    def __init__(self, uploads: Uploads) -> None:
+        self.size, self.complete, self.dropped = 0, False, False
+        self._uploads = uploads
+        self._task = asyncio.current_task()
+
+    def receive(self, size: int, complete: bool) -> None:
+        """Count bytes that arrived; raises HTTPException if they are too many."""
+        self.size, self.complete = self.size + size, complete
+        if self.size > MAX_BODY:
+            raise HTTPException(413, TOO_LARGE)
+        if size:
+            self._uploads.add(self)
+
+    def drop(self) -> None:
+        """End the request, which waits for the rest of its body."""
+        self.dropped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def close(self) -> None:
+        self._uploads.remove(self)
+
+
 class Gate:
     """ASGI middleware around the application."""
 
@@ -72,16 +134,15 @@ class Gate:
         self,
         app: ASGIApp,
         counters: Counters,
-        token: str,
-        is_open: Callable[[str, str], bool],
+        tokens: Tokens,
         hosts: Sequence[str] | None,
+        uploads: Uploads | None = None,
     ) -> None:
         self._app = app
         self._counters = counters
-        self._token = token.encode()
-        self._is_open = is_open  # whether a method at a path needs no token
+        self._tokens = tokens
         self._hosts = hosts  # a page of another origin cannot pass for ours by pointing its name at us
-        self._uploads = Uploads()
+        self._uploads = uploads or Uploads()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,6 +154,7 @@ class Gate:
 
         async def bounded() -> Message:
             message = await receive()
+            _take(scope, "bytes", len(message.get("body", b"")))
             upload.receive(len(message.get("body", b"")), not message.get("more_body", False))
             return message
 
@@ -104,22 +166,25 @@ class Gate:
             await send(message)
 
         headers = dict(scope["headers"])
+        refuse = partial(_refuse, scope, safe)
+        scope[_GRANT] = self._grant(headers.get(b"authorization", b""))
         try:
+            _take(scope, "requests", 1)
             if self._hosts is not None and (name := _name(headers.get(b"host", b""))) not in self._hosts:
-                await _refuse(safe, 400, _foreign(name, self._hosts[0]))
-            elif not self._is_open(scope["method"], scope["path"]) and not self._has_token(headers):
-                await _refuse(safe, 401, _NO_TOKEN, (b"www-authenticate", b"Bearer"))
+                await refuse(400, _foreign(name, self._hosts[0]))
             elif (
                 headers.get(b"content-length", b"0").isdigit()
                 and int(headers.get(b"content-length", b"0")) > MAX_BODY
             ):
-                await _refuse(safe, 413, TOO_LARGE)
+                await refuse(413, TOO_LARGE)
             else:
                 await self._app(scope, bounded, safe)
+        except HTTPException as error:  # of the limits of the token
+            await refuse(error.status_code, error.detail, *_as_bytes(error.headers))
         except asyncio.CancelledError:  # there is no room for it, or the server stops and has waited long enough
             if not started:
                 ending = (b"connection", b"close"), (b"retry-after", b"1")
-                await _refuse(safe, 503, CROWDED if upload.dropped else _STOPPING, *ending)
+                await refuse(503, CROWDED if upload.dropped else _STOPPING, *ending)
         finally:
             upload.close()
             path = getattr(scope.get("route"), "path", None) or "other"
@@ -127,9 +192,43 @@ class Gate:
                 scope["method"] if path != "other" else "", path, status, time.perf_counter() - start
             )
 
-    def _has_token(self, headers: Mapping[bytes, bytes]) -> bool:
-        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-        return kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token)
+    def _grant(self, header: bytes) -> Grant | None:
+        kind, _, given = header.partition(b" ")
+        return self._tokens.find(given.strip()) if kind.lower() == b"bearer" else None
+
+
+def check_role(role: Role | None, scope: MutableMapping[str, Any]) -> None:
+    """Raise HTTPException unless the request may do what needs this role; None is open to anyone."""
+    grant: Grant | None = scope[_GRANT]
+    if role is None:
+        return
+    if grant is None:
+        raise HTTPException(401, _NO_TOKEN, {"WWW-Authenticate": "Bearer"})
+    if not grant.may(role):
+        raise HTTPException(
+            403, f"this needs a token with the role {role}, and {grant.token.name} may {grant.token.role}"
+        )
+
+
+def count_examples(scope: MutableMapping[str, Any], count: int) -> None:
+    _take(scope, "examples", count)
+
+
+def _take(scope: MutableMapping[str, Any], limit: Limit, count: int) -> None:
+    grant: Grant | None = scope[_GRANT]
+    if grant is not None and (seconds := grant.take(limit, count)):
+        most, span = getattr(grant.token, limit), NAMED[SECONDS[limit]]
+        raise HTTPException(
+            429,
+            f"the token {grant.token.name} may send {most} {limit} per {span}; try again in {seconds} seconds",
+            {"Retry-After": str(seconds)},
+        )
+
+
+def problem(scope: MutableMapping[str, Any], told: str) -> dict[str, str]:
+    """An error as the routes of a path describe it."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    return {"error" if f"{path}/".startswith("/v2/") else "detail": told}
 
 
 def _name(host: bytes) -> str:
@@ -145,8 +244,14 @@ def _foreign(name: str, own: str) -> str:
     )
 
 
-async def _refuse(send: Any, status: int, detail: str, *more: tuple[bytes, bytes]) -> None:
-    body = json.dumps({"detail": detail}).encode()
+def _as_bytes(headers: Any) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+
+
+async def _refuse(
+    scope: MutableMapping[str, Any], send: Any, status: int, detail: str, *more: tuple[bytes, bytes]
+) -> None:
+    body = json.dumps(problem(scope, detail)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -13,13 +13,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from taer.serve.failures import StorageFailed, storage_failures
+from taer.serve.database import StorageFailed, storage_failures
 from taer.serve.store import Store, Version, only_one
 from taer.serve.tasks import TASKS, Refused
 
@@ -35,7 +35,8 @@ class Ended(Exception):
 class Learner:
     """The server's side: a warm process that does one task at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
+        """Without a folder every order names its own."""
         self._folder = folder
         self._turn = threading.Lock()
         self._starting = threading.Lock()
@@ -50,7 +51,8 @@ class Learner:
         with self._starting:
             if self._process is None or self._process.poll() is not None:
                 # -P removes the working directory from the path, so that no file there is imported as a module
-                command = [sys.executable, "-P", "-m", "taer.serve.learner", str(self._folder)]
+                own = [] if self._folder is None else [str(self._folder)]
+                command = [sys.executable, "-P", "-m", "taer.serve.learner", *own]
                 self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def stop(self) -> None:
@@ -68,16 +70,17 @@ class Learner:
 
         Raises Refused, StorageFailed, or Ended if the process ended before it answered, whatever it had done by then.
         """
-        with storage_failures("nothing was changed", self._folder):
-            self.start()
-        answer = self._ask({"task": task, **options})
+        answer = self.ask({"task": task, **options})
         if "refused" in answer:
             raise Refused(answer["refused"])
         if "failed" in answer:
             raise StorageFailed(answer["failed"])
         return Version(**answer)
 
-    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Send an order to the process, and wait for its answer."""
+        with storage_failures("nothing was changed", self._folder or Path(order["folder"])):
+            self.start()
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -105,16 +108,25 @@ class _Turn:
         self._lock.release()
 
 
-def main(folder: Path) -> None:
+def main(folder: Path | None) -> None:
     """The process's side: a line in, a task done, a line out."""
     os.nice(10)  # predictions go first
     orders: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     opened = cache(Store)
-    with suppress(OSError, ValueError):  # then the next order tries again, and can say why
-        opened(folder)
+    if folder is not None:
+        with suppress(OSError, ValueError):  # then the next order tries again, and can say why
+            opened(folder)
     while True:
-        print(json.dumps(_answer(folder, opened, json.loads(orders.get()))), flush=True)
+        order = json.loads(orders.get())
+        answer = _answer_for_many(order) if folder is None else _answer(folder, opened, order)
+        print(json.dumps(answer), flush=True)
+
+
+def _answer_for_many(order: dict[str, Any]) -> dict[str, Any]:
+    """One of many heads: its store is closed again, because the head may be deleted, and another get its name."""
+    with ExitStack() as stack:
+        return _answer(Path(order.pop("folder")), lambda folder: stack.enter_context(closing(Store(folder))), order)
 
 
 def _answer(folder: Path, opened: Callable[[Path], Store], order: dict[str, Any]) -> dict[str, Any]:
@@ -134,4 +146,4 @@ def _listen(orders: queue.Queue[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from taer.answers import Purged
 from taer.serve.serving import Conflict
 from taer.serve.store import Example, Store
 
 _LISTED = 20  # numbers in a message
 _OF_VERSION = "SELECT id FROM examples WHERE version = ?"
-
-
-@dataclass(frozen=True)
-class Purged:
-    """The deleted examples and versions, the current version, the number of waiting examples, and notices."""
-
-    examples: list[int]
-    versions: list[int]
-    current: int
-    waiting: int
-    notices: list[str]
 
 
 def purge(store: Store, ids: Sequence[int], backbone: str | None = None, width: int | None = None) -> Purged:
@@ -52,14 +41,17 @@ def purge(store: Store, ids: Sequence[int], backbone: str | None = None, width: 
         doomed = [(version,) for version in gone]
         lost = {*ids, *(number for row in doomed for (number,) in db.execute(_OF_VERSION, row))}
         db.executemany("INSERT INTO purged VALUES (?)", doomed)
+        db.executemany(
+            "DELETE FROM inbox WHERE x IN (SELECT x FROM examples WHERE id = ?)", [(number,) for number in lost]
+        )
         db.executemany("DELETE FROM examples WHERE id = ?", [(number,) for number in lost])
         db.executemany("DELETE FROM edits WHERE example = ?", [(number,) for number in lost])
-        for table in ("edits", "versions"):
+        for table in ("edits", "versions", "candidate"):
             db.executemany(f"DELETE FROM {table} WHERE version = ?", doomed)
         db.execute("UPDATE current SET version = ?", (heir,))
         ((waiting,),) = db.execute("SELECT count(*) FROM examples WHERE version IS NULL")
     notices = [*_told(undone), *_overwrite(store)]
-    return Purged(sorted(lost), sorted(gone), heir, waiting, notices)
+    return Purged(examples=sorted(lost), versions=sorted(gone), current=heir, waiting=waiting, notices=notices)
 
 
 def _descendants(store: Store, versions: set[int]) -> set[int]:

@@ -1,25 +1,87 @@
-"""Starting a server from the options of ``taer serve``."""
+"""``taer serve``: where it listens, under which names it answers, and how it starts."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import socket
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from threadpoolctl import threadpool_limits
 
 from taer.heads import Head
 from taer.persist.save import load
-from taer.serve.access import Access
-from taer.serve.app import create_app
+from taer.serve.app import LOCAL_NAMES, create_app
 from taer.serve.backbones import find
 from taer.serve.connection import MAX_CONNECTIONS, Connection
+from taer.serve.inbox import Bounds
+from taer.serve.inputs import Backbone
+from taer.serve.learner import Learner
+from taer.serve.replica import Replica
 from taer.serve.service import Service
+from taer.serve.staging import Promote
 
 STOP_SECONDS = 10  # for requests that are being answered when the server stops
 BACKLOG = 128  # connections accepted at once; each takes a file descriptor before the oldest can be closed
+
+
+@dataclass(frozen=True)
+class Access:
+    """The options of ``taer serve`` about its address.
+
+    Examples
+    --------
+    >>> Access("127.0.0.2", 8000, "secret").hosts
+    ('127.0.0.2', '127.0.0.1', 'localhost', '[::1]')
+    >>> Access("127.0.0.1", 8000, "secret", ["taer.example.org"]).is_public
+    True
+    """
+
+    host: str
+    port: int
+    token: str
+    public_names: Sequence[str] = ()  # names under which a proxy forwards requests from other machines
+
+    def __post_init__(self) -> None:
+        for name in self.public_names:
+            if not re.fullmatch(r"[\w.-]+|\[[\da-fA-F:.]+\]", name):
+                raise ValueError(
+                    f"--public-name: expected a host name without scheme, port and path, such as taer.example.org; "
+                    f"got {name}"
+                )
+
+    @property
+    def name(self) -> str:
+        """The host as part of a URL."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def is_public(self) -> bool:
+        """Whether requests can come from other machines, directly or through a proxy."""
+        return bool(self.public_names) or not self._is_local
+
+    @property
+    def hosts(self) -> tuple[str, ...] | None:
+        """The host names to answer under; None for any."""
+        if self._is_local:
+            return tuple(dict.fromkeys([self.name, *self._lower_names, *LOCAL_NAMES]))
+        return (*self._lower_names, *LOCAL_NAMES) if self.public_names else None
+
+    @property
+    def _lower_names(self) -> list[str]:
+        return [name.lower().rstrip(".") for name in self.public_names]
+
+    @property
+    def _is_local(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 def run(
@@ -31,39 +93,73 @@ def run(
     method: str | None = None,
     relearn: bool = False,
     drawings: bool = False,
+    promote: Promote = "auto",
+    inbox: Bounds | None = None,
+    follow: str | None = None,
+    errors: float | None = None,
 ) -> None:
     """Serve until stopped."""
-    if demo:
-        from taer.serve.demo import demo_backbone, demo_head
+    if follow is not None:
+        service: Service = Replica(folder, follow, find(backbone) if backbone else None, find)
+    elif demo:
+        from taer.serve.backbones import demo_backbone, demo_head
 
         _announce_loading()
         first, held_back = demo_head()
-        service = Service(folder, demo_backbone(), first, held_back)
+        service = Service(folder, demo_backbone(), first, held_back, promote=promote, inbox=inbox, errors=errors)
     else:
-        service = open_service(folder, load(model) if model else None, backbone, method, relearn)
+        first_head = load(model) if model else None
+        service = open_service(folder, first_head, backbone, method, relearn, promote, inbox, errors=errors)
+    print_notices(service, model)
+    serve_app(
+        create_app(service, access.token, access.is_public, access.hosts, drawings or demo),
+        folder,
+        access,
+    )
+
+
+def print_notices(service: Service, model: Path | None) -> None:
+    """Tell whoever starts a service what was found in its folder."""
+    folder = service.store.folder
     for notice in service.notices:
         print(f"taer: {folder}: {notice}", file=sys.stderr)
     if model and not service.is_new:
         print(f"taer: {folder} goes on from its own versions; a model is for a new folder", file=sys.stderr)
+
+
+def serve_app(app: ASGIApp, folder: Path, access: Access) -> None:
+    """Say where the application is, and answer until stopped."""
     listener = listen(access.host, access.port)
     address = f"http://{access.name}:{listener.getsockname()[1]}/#token={access.token}"
     print(f"taer serves {folder} at {address}", flush=True)
     # Small products are slower on several threads, and requests come in parallel.
     threadpool_limits(1, user_api="blas")
-    server(create_app(service, access.token, access.is_public, access.hosts, drawings or demo)).run([listener])
+    server(app).run([listener])
 
 
 def open_service(
-    folder: Path, first: Head | None, name: str | None, method: str | None = None, relearn: bool = False
+    folder: Path,
+    first: Head | None,
+    name: str | None,
+    method: str | None = None,
+    relearn: bool = False,
+    promote: Promote = "auto",
+    inbox: Bounds | None = None,
+    learner: Learner | None = None,
+    finder: Callable[[str, Head | None], Backbone] | None = None,
+    errors: float | None = None,
 ) -> Service:
     """The service with the named backbone, or with the one recorded in its head; without either it accepts vectors.
 
-    Raises ValueError if the head has learned features of another backbone.
+    ``finder`` finds a backbone by its name, for a head. Raises ValueError if the head has learned features of another
+    backbone.
     """
+    finder = finder or _find
     if name is not None:
-        _announce_loading()
-        backbone = find(name, first)  # before the folder is touched
-        service = Service(folder, backbone, first, method=method, relearn=relearn)
+        backbone = finder(name, first)  # before the folder is touched
+        service = Service(
+            folder, backbone, first, method=method, relearn=relearn, promote=promote, inbox=inbox, errors=errors
+        )
         if service.serving.head is not None:
             try:
                 service.serving.head.check_origin(backbone.origin)
@@ -71,22 +167,38 @@ def open_service(
                 service.close()
                 raise
         return service
-    service = Service(folder, None, first, method=method, relearn=relearn)
+    service = Service(
+        folder,
+        None,
+        first,
+        method=method,
+        relearn=relearn,
+        promote=promote,
+        inbox=inbox,
+        learner=learner,
+        errors=errors,
+    )
     origin = getattr(service.serving.head, "feature_origin_", None)
     if remembered := origin.backbone if origin else service.store.backbone(service.serving.version):
-        _announce_loading()
         try:
-            service.backbone = find(remembered, service.serving.head)
+            service.backbone = finder(remembered, service.serving.head)
         except ValueError as error:
-            service.notices.append(f"the head's backbone is not here, so the service takes vectors: {error}")
+            service.notices.append(
+                f"takes vectors, no images or texts, because the head's backbone is not here: {error}"
+            )
     return service
+
+
+def _find(name: str, head: Head | None) -> Backbone:
+    _announce_loading()
+    return find(name, head)
 
 
 def _announce_loading() -> None:
     print("taer: loading the backbone", file=sys.stderr, flush=True)  # which can take half a minute
 
 
-def server(app: FastAPI) -> uvicorn.Server:
+def server(app: ASGIApp) -> uvicorn.Server:
     """The server of the application, with limits on connections, waiting and stopping."""
     config = uvicorn.Config(
         app,

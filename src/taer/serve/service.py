@@ -6,30 +6,31 @@ import logging
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from taer.answers import ClassEntry, Purged
 from taer.files import make_folder
 from taer.heads import Head, make_head
-from taer.serve.drift import Drift
-from taer.serve.failures import StorageFailed, at_start
+from taer.serve.database import StorageFailed, at_start
+from taer.serve.inbox import Bounds, Inbox, clear
 from taer.serve.inputs import MAX_PENDING, Backbone, BadInput, check_label
 from taer.serve.learner import Ended, Learner
-from taer.serve.purge import Purged, purge
-from taer.serve.recovery import look_at_versions, newest_that_loads
-from taer.serve.relearn import relearn as relearn_all
-from taer.serve.serving import Answers, Conflict, Serving
-from taer.serve.store import Example, Store, Version, only_one
+from taer.serve.published import publish
+from taer.serve.purge import purge
+from taer.serve.reasons import reasons
+from taer.serve.serving import Answers, Conflict, Drift, Missing, Serving
+from taer.serve.staging import Promote, Stage, Staged
+from taer.serve.start import look_at_versions, newest_that_loads
+from taer.serve.start import relearn as relearn_all
+from taer.serve.store import Example, Record, Store, Version, only_one
 from taer.serve.tasks import Refused, describe
 
 RECOMMENDED = "bayes"  # the default head of a new folder
 _log = logging.getLogger("taer.serve")
-
-
-class Missing(Exception):
-    """There is no such version, class or example."""
 
 
 class Service:
@@ -47,6 +48,14 @@ class Service:
         Name of the head for a folder without one; by default the recommended head.
     relearn : bool
         Whether to learn all stored examples again, with this backbone and this head.
+    promote : {"auto", "ask", "if-not-worse"}
+        Whether a learned version answers at once, waits as a candidate, or waits unless it is shown not to be worse.
+    inbox : Bounds, optional
+        How many unknown and uncertain inputs to keep, and for how long; by default none.
+    learner : Learner, optional
+        Who learns; by default a process of its own.
+    errors : float, optional
+        The largest share of answers without a person that may be wrong; by default nothing is promised.
     """
 
     def __init__(
@@ -57,22 +66,30 @@ class Service:
         held_back: tuple[np.ndarray, list[str]] | None = None,
         method: str | None = None,
         relearn: bool = False,
+        promote: Promote = "auto",
+        inbox: Bounds | None = None,
+        learner: Learner | None = None,
+        errors: float | None = None,
     ) -> None:
-        self._method = method or RECOMMENDED
-        make_head(self._method)  # a wrong name is told at the start
+        self._promote, self._errors = promote, errors
+        self.method = method or RECOMMENDED
+        make_head(self.method)  # a wrong name is told at the start
         self.backbone = backbone
         self._memory = threading.RLock()  # for what is known of the database: the version and the waiting examples
         self._serving: Serving | None = None  # None if it is to be read
         self._n_pending: int | None = None
+        self.learner = learner or Learner(folder)
         with ExitStack() as opened:
             try:
-                self._open(folder, opened, method, relearn)
+                self._open(folder, opened, method, relearn, inbox)
                 self._begin(first, held_back)
             except OSError as error:
                 raise at_start(folder, error) from error
             self._opened = opened.pop_all()
 
-    def _open(self, folder: Path, opened: ExitStack, method: str | None, relearn: bool) -> None:
+    def _open(
+        self, folder: Path, opened: ExitStack, method: str | None, relearn: bool, inbox: Bounds | None
+    ) -> None:
         make_folder(folder)
         opened.enter_context(only_one(folder, "serve"))
         with only_one(folder, "learner", wait=True):  # the learner of a server that was killed ends by itself
@@ -83,16 +100,23 @@ class Service:
             if relearn:
                 self.notices.append(relearn_all(self.store, self.backbone, method))
         self.drift = Drift(self.store)
-        opened.callback(self.drift.save)
-        self.learner = Learner(folder)
+        self.inbox = Inbox(self.store, inbox) if inbox else None
+        if (inbox is None or relearn) and (gone := clear(self.store)):
+            self.notices.append(
+                f"the inbox {'is off' if inbox is None else 'begins again'}; {gone} inputs were deleted"
+            )
+        opened.callback(self.save)
         opened.callback(self.learner.stop)
 
     def _begin(self, first: Head | None, held_back: tuple[np.ndarray, list[str]] | None) -> None:
         self.is_new = not self.store.versions()
         if first is not None and self.is_new:
             self._import(first, held_back)
-        self._serving = newest_that_loads(self.store, self.notices)
+        self._serving = newest_that_loads(self.store, self.notices, self._errors)
+        self._stage = Stage(self.store, self._errors)
+        self._stage.look(self._serving)
         self._check_eyes(self._serving.version)
+        self._publish()
 
     def close(self) -> None:
         self._opened.close()
@@ -111,7 +135,7 @@ class Service:
     def _load_current(self) -> Serving:
         current = self.store.current()
         try:
-            return Serving.load(self.store, current)
+            return Serving.load(self.store, current, self._errors)
         except ValueError as error:
             _log.error("version %d cannot be loaded: %s", current, error)
             raise StorageFailed(
@@ -134,6 +158,13 @@ class Service:
                 self._serving = self._load_current()  # until then the old one answers
             except OSError:
                 self._serving = None
+            self._stage.look(self._serving)
+            self._publish()
+
+    def _publish(self) -> None:
+        """Tell replicas which version answers."""
+        if self._serving is not None:
+            publish(self.store, self._serving)
 
     def _import(self, head: Head, held_back: tuple[np.ndarray, list[str]] | None) -> None:
         X, labels = held_back or (np.empty((0, 0)), [])
@@ -161,13 +192,33 @@ class Service:
 
     # Answers
 
-    def predict(self, X: np.ndarray, *, preview: bool = False) -> Answers:
-        answers = self.serving.answer(X)
+    def save(self) -> None:
+        """Write to disk what may be lost: the counts of answers, and what arrived in the inbox."""
+        self.drift.save()
+        self._publish()  # which may have failed
+        if self.inbox is not None:
+            self.inbox.save()
+
+    def predict(
+        self,
+        X: np.ndarray,
+        sources: Sequence[str | bytes] | None = None,
+        *,
+        preview: bool = False,
+        why: bool = False,
+    ) -> Answers:
+        serving = self.serving
+        answers = serving.answer(X)
+        if why:
+            answers = replace(answers, why=reasons(self.store, serving, X, answers.scores))
         if not preview:
-            self.drift.count(len(X), int(answers.unknown.sum()))
+            self.drift.count(answers.version, len(X), int(answers.unknown.sum()))
+            self._stage.shadow(X, answers)
+            if self.inbox is not None:
+                self.inbox.offer(X, sources, answers)
         return answers
 
-    def classes(self) -> list[dict[str, Any]]:
+    def classes(self) -> list[ClassEntry]:
         """Classes in order of learning, then those with waiting examples only."""
         serving, pending = self.serving, self.store.count_pending()
         learned = self.store.learned(serving.version)
@@ -200,9 +251,13 @@ class Service:
     # Examples
 
     def add_examples(
-        self, label: str | int, X: np.ndarray, sources: Sequence[str | bytes] | None = None
+        self,
+        label: str | int,
+        X: np.ndarray,
+        sources: Sequence[str | bytes] | None = None,
+        record: Record | None = None,
     ) -> list[int]:
-        """Store examples of a class; they wait for the next task."""
+        """Store examples of a class; they wait for the next task. ``record`` as in the store."""
         label = self._checked(label)
         with self._memory:
             width, waiting = self.width, self.n_pending
@@ -210,11 +265,33 @@ class Service:
                 raise BadInput(f"vectors: expected {width} numbers in each, got {X.shape[1]}")
             if waiting + len(X) > MAX_PENDING:
                 raise Conflict(f"{waiting} examples wait to be learned, and {MAX_PENDING} may; learn first")
-            ids = self.store.add_examples(label, X, sources)
+            ids = self.store.add_examples(label, X, sources, record)
             self._n_pending = waiting + len(X)
         with suppress(OSError):  # there will be a task to learn, which tries again
             self.learner.start()
         return ids
+
+    def name_inputs(self, numbers: Sequence[int], label: str | int) -> list[int]:
+        """Make inputs of the inbox waiting examples, all or none; returns the numbers of the examples."""
+        name, numbers = self._checked(label), list(dict.fromkeys(numbers))
+        with self._memory:
+            widths, taken = self.opened_inbox.widths(numbers), self.width
+            for number in numbers:
+                if number not in widths:
+                    raise Missing(f"there is no input {number} in the inbox")
+                if taken is not None and widths[number] != taken:
+                    raise Conflict(f"input {number} has {widths[number]} features, and this head takes {taken}")
+            if self.n_pending + len(numbers) > MAX_PENDING:
+                raise Conflict(f"{self.n_pending} examples wait to be learned, and {MAX_PENDING} may; learn first")
+            made = self.store.take_from_inbox(numbers, name)
+            self._n_pending = None
+        return made
+
+    @property
+    def opened_inbox(self) -> Inbox:
+        if self.inbox is None:
+            raise Missing("this service keeps no inbox; start it with --inbox ROWS")
+        return self.inbox
 
     def discard_pending(self) -> int:
         with self.learner.exclusively(), self._memory:
@@ -274,16 +351,72 @@ class Service:
         """Learn all waiting examples as one task. The old version is used until the new one is complete."""
         origin = self.backbone.origin if self.backbone else None
         with self.learner.exclusively():
-            return self._do("learn", method=self._method, backbone=self._eyes, origin=origin)
+            return self._stage_or_use("learn", method=self.method, backbone=self._eyes, origin=origin)
+
+    def describe(self, labels: Sequence[str | int], X: np.ndarray) -> Version:
+        """Add classes by the vectors of their descriptions."""
+        names = [self._checked(label) for label in labels]
+        if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+            raise BadInput(f"labels: {twice} is described twice")
+        with self.learner.exclusively():
+            head = self.serving.head
+            if head is None:
+                raise Conflict("nothing was learned yet: add examples of some classes, then learn")
+            if not hasattr(head, "describe"):
+                raise Conflict(f"the head {head.name} takes no descriptions; the heads bayes and bayes-replay do")
+            if X.shape[1] != head.n_features_in_:
+                raise BadInput(f"vectors: expected {head.n_features_in_} numbers in each, got {X.shape[1]}")
+            return self._stage_or_use("add_described", descriptions=dict(zip(names, X.tolist(), strict=True)))
+
+    def _stage_or_use(self, task: str, **options: Any) -> Version:
+        """Do a task that adds classes; the version answers at once or waits, as the service was told."""
+        made = self._do(task, staged=self._promote != "auto", **options)
+        if self._promote == "if-not-worse" and self.has_candidate:
+            with suppress(OSError):  # what was learned is a candidate that a person can promote
+                if self.candidate().comparison.not_worse:
+                    self._promote_now()
+        return made
+
+    # Candidates
+
+    @property
+    def has_candidate(self) -> bool:
+        return self._stage.occupied
+
+    def candidate(self) -> Staged:
+        """The version that waits to be promoted."""
+        return self._stage.read(self.serving)
+
+    def promote(self) -> list[Version]:
+        """Let the candidate answer. Returns all versions."""
+        with self.learner.exclusively():
+            self._promote_now()
+            return self.store.versions()
+
+    def _promote_now(self) -> None:
+        with self._memory:
+            staged = self.candidate()
+            self.store.go_to(staged.serving.version)
+            self._serving = staged.serving
+            self._publish()
+            self._stage.leave()
+
+    def reject(self) -> int:
+        """Delete the candidate; its examples wait again. Returns how many wait."""
+        with self.learner.exclusively(), self._memory:
+            self._stage.reject()
+            self._n_pending = None
+            return self.n_pending
 
     def _do(self, task: str, **options: Any) -> Version:
         """Let the learning process do a task; call it inside ``learner.exclusively()``."""
+        self._stage.check_free()
         before = self.store.current()
         try:
             made = self.learner.do(task, **options)
         except Ended:
             self._follow()
-            if (now := self.store.current()) == before:
+            if (now := self.store.candidate() or self.store.current()) == before:
                 raise Refused("the learning process ended before the task was done; nothing was changed") from None
             return self.version(now)
         self._follow()
@@ -292,11 +425,12 @@ class Service:
     def go_to(self, version: int) -> list[Version]:
         """Switch to another version; 0 is the empty one. Returns all versions."""
         with self.learner.exclusively():
+            self._stage.check_free()
             if version:
                 self.version(version)
                 self._check_eyes(version)
             try:
-                serving = Serving.load(self.store, version)
+                serving = Serving.load(self.store, version, self._errors)
             except ValueError as error:
                 _log.error("version %d cannot be loaded: %s", version, error)
                 raise Conflict(
@@ -306,4 +440,5 @@ class Service:
             with self._memory:
                 self.store.go_to(version)
                 self._serving = serving
+                self._publish()
         return versions

@@ -13,24 +13,25 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 
+from taer.answers import ExampleEntry, Kind
 from taer.heads import Head
 from taer.persist.save import load
-from taer.serve.database import LINEAGE, TAUGHT, Database
-from taer.serve.failures import CommitFailed, storage_failures
+from taer.serve.database import LINEAGE, TAUGHT, CommitFailed, Database, storage_failures
 
 _VERSION = re.compile(r"([0-9]{6,9})\.safetensors")
 _UNFINISHED = re.compile(r"\..+\.safetensors\.[0-9]+\.partial|\.tmp\w{6}")  # ours, and those of safetensors
-_COLUMNS = "id, label, x, version, held_back, source"
-_KINDS: dict[str, Literal["vector", "text", "image"]] = {"null": "vector", "text": "text", "blob": "image"}
+_COLUMNS = "id, label, x, version, held_back, source, added"
+Record = Callable[[sqlite3.Connection, list[int]], None]
+KINDS: dict[str, Kind] = {"null": "vector", "text": "text", "blob": "image"}
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,7 @@ class Example:
     version: int | None = None  # the one that learned it, None while it waits
     held_back: bool = False
     source: str | bytes | None = None
-
-
-@dataclass(frozen=True)
-class Listed:
-    """An example in a list: without its vector and its image, which may be large."""
-
-    id: int
-    label: str
-    version: int | None
-    held_back: bool
-    kind: Literal["vector", "text", "image"]
-    text: str | None
+    added: str = ""  # when it arrived, in UTC
 
 
 @dataclass(frozen=True)
@@ -81,13 +71,31 @@ class Store(Database):
     # Examples
 
     def add_examples(
-        self, label: str, vectors: np.ndarray, sources: Sequence[str | bytes | None] | None = None
+        self,
+        label: str,
+        vectors: np.ndarray,
+        sources: Sequence[str | bytes | None] | None = None,
+        record: Record | None = None,
     ) -> list[int]:
-        """Store examples, which are on disk when this returns; returns their numbers."""
+        """Store examples, which are on disk when this returns; returns their numbers.
+
+        ``record`` writes what else must be known of them, in the same transaction.
+        """
         rows = zip(np.ascontiguousarray(vectors, np.float32), sources or [None] * len(vectors), strict=True)
         insert = "INSERT INTO examples (label, x, source) VALUES (?, ?, ?)"
         with self.transaction() as db:
-            return [int(db.execute(insert, (label, x.tobytes(), source)).lastrowid or 0) for x, source in rows]
+            made = [int(db.execute(insert, (label, x.tobytes(), source)).lastrowid or 0) for x, source in rows]
+            if record is not None:
+                record(db, made)
+            return made
+
+    def take_from_inbox(self, numbers: Sequence[int], label: str) -> list[int]:
+        """Make inputs of the inbox waiting examples, in one transaction; returns the numbers of the examples."""
+        insert = "INSERT INTO examples (label, x, source) SELECT ?, x, source FROM inbox WHERE id = ?"
+        with self.transaction() as db:
+            made = [int(db.execute(insert, (label, number)).lastrowid or 0) for number in numbers]
+            db.executemany("DELETE FROM inbox WHERE id = ?", [(number,) for number in numbers])
+            return made
 
     def discard_pending(self) -> int:
         """Delete the waiting examples."""
@@ -117,6 +125,19 @@ class Store(Database):
         query = f"{TAUGHT} SELECT {_COLUMNS} FROM taught WHERE ? IS NULL OR label = ? ORDER BY id"
         return _examples(self.rows(query, version, label, label))
 
+    def latest(self, version: int, labels: Sequence[str], most: int) -> list[Example]:
+        """The latest examples of some classes of a version, at most so many per class, without their sources."""
+        found = self.rows(
+            f"""{TAUGHT} SELECT id, label, x, version, held_back, NULL, added FROM (
+                SELECT *, row_number() OVER (PARTITION BY label ORDER BY id DESC) AS place FROM taught
+                WHERE label IN (SELECT value FROM json_each(?))
+            ) WHERE place <= ? ORDER BY id""",
+            version,
+            json.dumps(labels),
+            most,
+        )
+        return _examples(found)
+
     def held_back(self, version: int) -> list[Example]:
         """Held-out examples of a version and its ancestors."""
         return _examples(self.rows(f"{TAUGHT} SELECT {_COLUMNS} FROM taught WHERE held_back ORDER BY id", version))
@@ -133,15 +154,21 @@ class Store(Database):
         found = _examples(self.rows(waiting, number) or self.rows(query, version, number))
         return found[0] if found else None
 
-    def listed(self, version: int, label: str | None, after: int, limit: int) -> list[Listed]:
-        """Examples that wait or belong to a version or its ancestors, in order of arrival."""
-        columns = "id, label, version, held_back, typeof(source), iif(typeof(source) = 'text', source, NULL)"
+    def listed(self, version: int, label: str | None, after: int, limit: int) -> list[ExampleEntry]:
+        """Examples that wait or belong to a version or its ancestors, in order of arrival.
+
+        Without their vectors and images, which may be large.
+        """
+        columns = "id, label, version, held_back, added, typeof(source), iif(typeof(source) = 'text', source, NULL)"
         query = f"""{TAUGHT} SELECT {columns} FROM taught WHERE id > ? AND (? IS NULL OR label = ?)
             UNION ALL SELECT {columns} FROM examples
             WHERE version IS NULL AND id > ? AND (? IS NULL OR label = ?) ORDER BY id LIMIT ?"""
         found = self.rows(query, version, *(after, label, label) * 2, limit)
         return [
-            Listed(n, name, v, bool(held_back), _KINDS[kind], text) for n, name, v, held_back, kind, text in found
+            ExampleEntry(
+                id=n, label=name, version=v, held_back=bool(held_back), added=added, kind=KINDS[kind], text=text
+            )
+            for n, name, v, held_back, added, kind, text in found
         ]
 
     def width(self) -> int | None:
@@ -194,8 +221,11 @@ class Store(Database):
         brought: Sequence[Example] = (),
         edits: Mapping[int, Edit] | None = None,
         moved: Mapping[int, np.ndarray] | None = None,
+        staged: bool = False,
     ) -> Version:
-        """Store a head as the next version and make it the current one; nothing is valid before the commit.
+        """Store a head as the next version; nothing is valid before the commit.
+
+        It becomes the current one or, if ``staged``, the candidate, with the marks on its examples.
 
         ``brought`` are held-out examples that come with a head from outside, ``edits`` changes to examples of the
         ancestors, ``moved`` new vectors of waiting ones. Raises StorageFailed, and then nothing was changed.
@@ -203,7 +233,7 @@ class Store(Database):
         made = Version(self._next(), parent, _as_text(datetime.now(UTC)), report)
         marks = [(made.version, mark, i) for mark, ids in ((0, learned), (1, held_back)) for i in ids]
         with self._written(made.version, head), self.transaction() as db:
-            _insert(db, made)
+            _insert(db, made, staged)
             db.executemany("UPDATE examples SET version = ?, held_back = ? WHERE id = ?", marks)
             db.executemany(
                 "INSERT INTO examples (label, x, version, held_back) VALUES (?, ?, ?, 1)",
@@ -249,9 +279,37 @@ class Store(Database):
             raise
 
     def go_to(self, version: int) -> None:
-        """Make another version the current one."""
+        """Make another version the current one; it is no longer a candidate."""
         with self.transaction() as db:
             db.execute("UPDATE current SET version = ?", (version,))
+            db.execute("DELETE FROM candidate WHERE version = ?", (version,))
+
+    def become(self, version: Version) -> None:
+        """Make this the only version, and delete the files of all others; its own file is there already."""
+        with self.transaction() as db:
+            db.execute("DELETE FROM versions")
+            if version.version:
+                _insert(db, version)
+            else:
+                db.execute("UPDATE current SET version = 0")
+        for number in self.files():
+            if number != version.version:
+                with suppress(OSError):  # a stray file does not count
+                    self._file(number).unlink(missing_ok=True)
+
+    def candidate(self) -> int | None:
+        """The version that waits to be promoted."""
+        found = self.rows("SELECT version FROM candidate")
+        return found[0][0] if found else None
+
+    def reject(self, version: int) -> None:
+        """Delete a candidate. Its examples wait again, and its number is not used again."""
+        with self.transaction() as db:
+            db.execute("UPDATE examples SET version = NULL, held_back = 0 WHERE version = ?", (version,))
+            db.execute("INSERT INTO purged VALUES (?)", (version,))
+            for table in ("candidate", "versions"):
+                db.execute(f"DELETE FROM {table} WHERE version = ?", (version,))
+        self.tidy()
 
     # Files
 
@@ -282,8 +340,11 @@ class Store(Database):
     def _to_remove(self) -> list[Path]:
         versions = self.folder / "versions"
         unfinished = [name for name in os.listdir(versions) if _UNFINISHED.fullmatch(name)]
-        purged = [self._file(version) for (version,) in self.rows("SELECT version FROM purged")]
-        return [*(versions / name for name in unfinished if not (versions / name).is_dir()), *purged]
+        purged = {version for (version,) in self.rows("SELECT version FROM purged")} & set(self.files())
+        return [
+            *(versions / name for name in unfinished if not (versions / name).is_dir()),
+            *map(self._file, sorted(purged)),
+        ]
 
     def is_empty(self) -> bool:
         return not self.rows("SELECT 1 FROM versions UNION ALL SELECT 1 FROM examples LIMIT 1")
@@ -307,11 +368,13 @@ def version_file(folder: Path, version: int) -> Path:
     return folder / "versions" / f"{version:06d}.safetensors"
 
 
-def _insert(db: sqlite3.Connection, version: Version) -> None:
-    """Add the row of a version and make it the current one."""
+def _insert(db: sqlite3.Connection, version: Version, staged: bool = False) -> None:
+    """Add the row of a version and make it the current one, or the candidate."""
     row = (version.version, version.parent, version.created, json.dumps(version.report))
     db.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", row)
-    db.execute("UPDATE current SET version = ?", (version.version,))
+    db.execute(
+        "INSERT INTO candidate VALUES (?)" if staged else "UPDATE current SET version = ?", (version.version,)
+    )
 
 
 def _as_text(moment: datetime) -> str:
@@ -320,8 +383,8 @@ def _as_text(moment: datetime) -> str:
 
 def _examples(rows: list[Any]) -> list[Example]:
     return [
-        Example(number, label, np.frombuffer(x, np.float32), version, bool(held_back), source)
-        for number, label, x, version, held_back, source in rows
+        Example(number, label, np.frombuffer(x, np.float32), version, bool(held_back), source, added)
+        for number, label, x, version, held_back, source, added in rows
     ]
 
 

@@ -1,4 +1,4 @@
-"""The tasks that make a new version from the current one: learn, correct, delete, rename, forget."""
+"""The tasks that make a new version from the current one: learn, correct, delete, rename, forget, describe."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from taer.heads import Head, make_head
 from taer.heads.few import collected
+from taer.inspection.audit import audit
 from taer.origin import Origin
-from taer.persist.audit import audit
 from taer.serve.store import Edit, Example, Store, Version
 
 HOLD_BACK_EVERY = 4  # of the examples of a class, in order of arrival
@@ -24,10 +24,12 @@ class Refused(Exception):
     """The task cannot be done, for the reason in the message."""
 
 
-def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str] | None) -> Version:
+def learn(
+    store: Store, method: str, backbone: str | None, origin: Sequence[str] | None, staged: bool = False
+) -> Version:
     """Learn all waiting examples as one task on top of the current version; returns the new version.
 
-    A new head records the origin of its features.
+    A new head records the origin of its features. If ``staged``, the version is a candidate; the first one never is.
     """
     parent = store.current()
     before = _head(store, parent)
@@ -48,7 +50,12 @@ def learn(store: Store, method: str, backbone: str | None, origin: Sequence[str]
     report = describe(before, head, [*store.held_back(parent), *held_back])
     report |= {"seconds": round(seconds, 4), "examples": len(learned), "warnings": warned, "backbone": backbone}
     return store.add_version(
-        head, parent, report, [example.id for example in learned], [example.id for example in held_back]
+        head,
+        parent,
+        report,
+        [example.id for example in learned],
+        [example.id for example in held_back],
+        staged=staged and before is not None,
     )
 
 
@@ -119,6 +126,16 @@ def forget(store: Store, label: str) -> Version:
     return _edit(store, parent, f"{label} forgotten", lambda head: head.forget(_value(label, head)), edits)
 
 
+def add_described(store: Store, descriptions: Mapping[str, Sequence[float]], staged: bool = False) -> Version:
+    """Add classes by the vectors of descriptions; those of known classes show how much a description counts."""
+    parent = store.current()
+
+    def change(head: Any) -> None:
+        head.describe({_value(label, head): np.array(x, np.float32) for label, x in descriptions.items()})
+
+    return _edit(store, parent, f"described: {', '.join(descriptions)}", change, {}, staged=staged)
+
+
 def _edit(
     store: Store,
     parent: int,
@@ -126,6 +143,7 @@ def _edit(
     change: Callable[[Head], Any],
     edits: Mapping[int, Edit],
     compare: bool = True,
+    staged: bool = False,
 ) -> Version:
     before, head = _head(store, parent), _head(store, parent)
     assert before is not None
@@ -145,7 +163,7 @@ def _edit(
     report = describe(before if compare else None, head, [example for example in held_back if example])
     report |= {"edit": did, "seconds": round(seconds, 4), "examples": 0, "warnings": warned}
     report |= {"backbone": store.backbone(parent)} | ({} if compare else {"new_classes": []})
-    return store.add_version(head, parent, report, edits=edits)
+    return store.add_version(head, parent, report, edits=edits, staged=staged)
 
 
 def _head(store: Store, version: int) -> Head | None:
@@ -217,5 +235,5 @@ def _value(label: str, head: Head) -> Any:
 
 
 TASKS: dict[str, Callable[..., Version]] = {
-    task.__name__: task for task in (learn, relabel, delete, rename, forget)
+    task.__name__: task for task in (learn, relabel, delete, rename, forget, add_described)
 }

@@ -88,9 +88,9 @@ function row({ id, label, version, held_back: held, kind, text }, then) {
       const words = `Erase example ${id} of ${label} for good, with every version that learned from it? This cannot be undone.`;
       if (!await ask(words, "Erase for good", "danger")) return;
       then("Erasing…", async () => {
-        const { versions, current, waiting } = await call("POST", "purge", { ids: [id] });
+        const { versions, current, waiting, notices } = await call("POST", "purge", { ids: [id] });
         const gone = versions.length ? ` and ${plural(versions.length, "version")}; version ${current} answers, ${waiting} waiting` : "";
-        return `Erased example ${id}${gone}.`;
+        return [`Erased example ${id}${gone}.`, ...notices.map((notice) => `${notice[0].toUpperCase()}${notice.slice(1)}.`)].join(" ");
       });
     }, "danger"),
   );

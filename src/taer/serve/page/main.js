@@ -4,8 +4,11 @@ import { call, token } from "./api.js";
 import { hasCamera, setUp } from "./camera.js";
 import { Sheet } from "./draw.js";
 import { ask, openClass } from "./edit.js";
+import { showInbox } from "./inbox.js";
 import { parts, read } from "./samples.js";
-import { findClass, plural, showBars, showClasses, showConfusion, showDrift, showHistory, showStatus, showThumbs, took } from "./views.js";
+import { showCandidate } from "./stage.js";
+import { findClass, plural, showBars, showClasses, showConfusion, showDrift, showHistory, showPromise, showStatus, showThumbs, took } from "./views.js";
+import { offerWhy } from "./why.js";
 
 const byId = (id) => document.getElementById(id);
 const state = { dropped: null, kind: null, drawings: false, current: null, looking: 0 };
@@ -39,7 +42,7 @@ function tell(error) {
 // Says what is being done while it is, and what went wrong if it did.
 async function doing(words, work) {
   showStatus(words, "busy");
-  const buttons = [...document.querySelectorAll("#learn, #discard, #undo, #add, #history button")];
+  const buttons = [...document.querySelectorAll("#learn, #discard, #undo, #add, #promote, #reject, #history button")];
   buttons.forEach((button) => { button.disabled = true; });
   try {
     const done = await work();
@@ -49,7 +52,7 @@ async function doing(words, work) {
     await refresh().catch(() => {});
     tell(error);
   } finally {
-    byId("add").disabled = false;
+    for (const id of ["add", "promote", "reject"]) byId(id).disabled = false;
   }
 }
 
@@ -61,12 +64,18 @@ async function refresh() {
   showClasses(classes, (entry) => openClass(entry, (words, work) => doing(words, work).then(look)).catch(tell));
   showConfusion(confusion);
   showDrift(drift);
+  showPromise(classes.automation ? await call("GET", "automation") : null);
   const waiting = classes.classes.reduce((sum, entry) => sum + entry.waiting, 0);
-  byId("learn").disabled = byId("discard").disabled = !waiting || classes.learning;
-  byId("undo").disabled = !state.current || classes.learning;
+  const candidate = token.get() ? await showCandidate(history, (words, work) => doing(words, work).then(look)) : false;
+  await showInbox(classes.inbox && token.get(), classes.learning || candidate, (words, work) => doing(words, work).then(look));
+  byId("learn").disabled = !waiting || classes.learning || candidate;
+  byId("discard").disabled = !waiting || classes.learning;
+  byId("undo").disabled = !state.current || classes.learning || candidate;
   byId("drawing").hidden = !state.drawings;
   byId("camera-row").hidden = state.kind !== "image" || state.drawings || !hasCamera;
   byId("text-field").hidden = state.kind !== "text";
+  byId("describe").hidden = state.kind !== "text" || !state.current;
+  byId("describe-add").disabled = classes.learning || candidate;
   if (!state.dropped) byId("drop-words").textContent = dropWords();
 }
 
@@ -76,12 +85,17 @@ async function look() {
   const turn = ++state.looking;
   if (!shown || !state.current) {
     showBars(null, state.current ? "Nothing to see yet." : "It knows nothing yet.");
+    offerWhy(null);
     return;
   }
   const { thumbs, ...items } = shown;
   try {
-    const { predictions } = await call("POST", "predict", { ...parts(items)[0], preview: true });
-    if (turn === state.looking) showBars(predictions, "", teach);
+    const part = parts(items)[0];
+    const { predictions } = await call("POST", "predict", { ...part, preview: true });
+    if (turn !== state.looking) return;
+    showBars(predictions, "", teach);
+    const [[kind, [first]]] = Object.entries(part);
+    offerWhy({ [kind]: [first] }, tell);
   } catch (error) {
     if (turn === state.looking) showStatus(error.message, "failed");
   }
@@ -145,14 +159,34 @@ byId("add-form").onsubmit = (event) => {
     byId("text").value = "";
     forgetFiles();
     showBars(null, "Nothing to see yet.");
+    offerWhy(null);
     if (state.drawings) byId("canvas").focus({ preventScroll: true });
     return `Kept ${plural(count, "example")} of ${label}; ${waiting} waiting. Show another, or press Learn.`;
   });
 };
 
+byId("describe-form").onsubmit = (event) => {
+  event.preventDefault();
+  const lines = byId("descriptions").value.split("\n").filter((line) => line.trim());
+  const pairs = lines.map((line) => line.split(/:(.*)/s).slice(0, 2).map((part) => part.trim()));
+  const bad = lines.find((_, at) => pairs[at].length < 2 || !pairs[at][0] || !pairs[at][1]);
+  if (bad) {
+    showStatus(`Expected a name, a colon and a sentence on each line; “${bad.trim()}” is not so.`, "failed");
+    return;
+  }
+  doing("Reading the descriptions…", async () => {
+    const body = { labels: pairs.map(([label]) => label), texts: pairs.map(([, text]) => text) };
+    const { version, new_classes: fresh, candidate } = await call("POST", "classes", body);
+    byId("descriptions").value = "";
+    const what = fresh.length ? `Added ${fresh.join(", ")}` : "No new class; how much a description counts was measured";
+    return `${what}: version ${version}${candidate ? " waits to be promoted" : ""}.`;
+  }).then(look);
+};
+
 byId("learn").onclick = () =>
   doing("Learning… predictions go on meanwhile.", async () => {
-    const { version, new_classes: fresh, seconds } = await call("POST", "learn");
+    const { version, new_classes: fresh, seconds, candidate } = await call("POST", "learn");
+    if (candidate) return `Learned ${fresh.join(", ") || "more of known classes"}: version ${version} waits to be promoted.`;
     return `Learned ${fresh.join(", ") || "more of known classes"} in ${took(seconds)}: version ${version}.`;
   }).then(look);
 
@@ -194,3 +228,10 @@ byId("token-form").onsubmit = (event) => {
 byId("token-form").hidden = Boolean(token.get());
 showBars(null);
 doing("Reading what it knows…", async () => "Ready.").then(look);
+
+const [, head] = location.pathname.match(/\/heads\/([\w-]+)\/$/) ?? [];
+if (head) { // one of many
+  document.title = `${head}: taer`;
+  byId("title").textContent = head;
+  byId("all-heads").hidden = false;
+}

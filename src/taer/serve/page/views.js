@@ -14,7 +14,7 @@ export function make(tag, properties = {}, ...children) {
 }
 
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
-const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 // A long name goes to a line of its own; one that is longer still breaks after the signs that join its words.
 const named = (text) => text.split(/(\s+)/).map((word) => {
   const [first, ...others] = word.split(/(?<=[_/.-])(?=.)/);
@@ -43,6 +43,9 @@ export function showBars(predictions, words = "Nothing yet.", teach = () => {}) 
   }
   byId("bars").replaceChildren(...(items.length ? items : [make("li", { className: "none", textContent: words })]));
   showVerdict(first, teach);
+  byId("person").hidden = first?.automatic === undefined;
+  byId("person").className = first?.automatic ? "person" : "person ask";
+  byId("person").textContent = first?.automatic ? "This answer needs no person." : "A person should check this answer.";
 }
 
 // Where it does not know, it says so before it lists what is nearest.
@@ -118,6 +121,8 @@ export function showHistory({ current, versions }, goTo) {
     track.style.setProperty("--share", percent(accuracy ?? 0, 1).replace(" ", ""));
     const action = version === current
       ? make("em", { textContent: "in use" })
+      : entry.candidate
+        ? make("em", { textContent: "waits" })
       : make("button", { type: "button", textContent: "Use", onclick: () => goTo(version), ariaLabel: `Use version ${version}` });
     return make(
       "li", { className: version === current ? "current" : "" },
@@ -154,11 +159,27 @@ function effect({ changes, new_classes: fresh, classes }) {
   return words.join(" ");
 }
 
-export function showDrift({ answered, unknown, fraction, expected }) {
-  byId("drift").hidden = answered < FEW;
-  byId("drift").textContent =
-    `${unknown} of ${plural(answered, "answer")} since yesterday looked like something new; ${percent(expected)} is normal.` +
-    (fraction > 2 * expected ? " Is there a new class to teach?" : "");
+export function showDrift({ answered, unknown, fraction, expected, alarm }) {
+  const raised = Boolean(alarm?.raised);
+  byId("drift").hidden = answered < FEW && !raised;
+  byId("drift").className = raised ? "verdict" : "quiet";
+  const usual = alarm?.reference ?? expected;
+  byId("drift").textContent = raised
+    ? `What arrives has changed: ${alarm.unknown} of ${plural(alarm.answered, "answer")} of this version looked like something new, and up to ` +
+      `${percent(usual)} is normal. Is there a new class to teach? (An alarm without a reason has a chance of ${percent(alarm.false_alarms)}.)`
+    : `${unknown} of ${plural(answered, "answer")} since yesterday looked like something new; up to ${percent(usual)} is normal.` +
+      (alarm === null && fraction > 2 * expected ? " Is there a new class to teach?" : ""); // without tests there is no alarm
+}
+
+// What is promised about answers without a person; null if the service promises nothing.
+export function showPromise(promise) {
+  byId("promise").hidden = !promise;
+  if (!promise) return;
+  const { errors, confidence, coverage, held_out: tests, problem } = promise;
+  const from = tests === null ? "as the head came with" : `from ${plural(tests, "test")}`;
+  byId("promise").textContent = problem
+    ? `Every answer is for a person: ${problem}.`
+    : `${percent(coverage)} of answers need no person: at most ${+(100 * errors).toFixed(2)} % of these are wrong (${percent(confidence)} sure, ${from}).`;
 }
 
 export function showConfusion({ classes, cells }) {
