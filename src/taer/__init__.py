@@ -6,7 +6,7 @@ The public names are loaded when they are first used, so that ``import taer`` st
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Bayes": "taer.heads.bayes.head",
@@ -25,7 +25,8 @@ _HOMES = {
     "from_linear": "taer.heads.from_linear",
     "make_head": "taer.heads",
     "load": "taer.persist.pipelines",
-    "diagnose": "taer.persist.diagnosis",
+    "diagnose": "taer.inspection.diagnosis",
+    "MultiLabel": "taer.multilabel.model",
     "Pipeline": "taer.pipeline",
     "make_pipeline": "taer.pipeline",
     "ClassStatistics": "taer.statistics",
@@ -36,7 +37,8 @@ _HOMES = {
     "load_features": "taer.features",
     "class_stream": "taer.stream",
     "sample_stream": "taer.stream",
-    "cluster": "taer.parallel",
+    "make_stream": "taer.stream.kinds",
+    "ray_cluster": "taer.parallel",
     "metrics": "taer.metrics",
 }
 
@@ -79,11 +81,13 @@ if TYPE_CHECKING:
     from taer.heads.descent.joint import Joint as Joint
     from taer.heads.descent.taer import TaER as TaER
     from taer.heads.from_linear import from_linear as from_linear
-    from taer.parallel import cluster as cluster
-    from taer.persist.diagnosis import diagnose as diagnose
+    from taer.inspection.diagnosis import diagnose as diagnose
+    from taer.multilabel.model import MultiLabel as MultiLabel
+    from taer.parallel import ray_cluster as ray_cluster
     from taer.persist.pipelines import load as load
     from taer.pipeline import Pipeline as Pipeline
     from taer.pipeline import make_pipeline as make_pipeline
     from taer.statistics import ClassStatistics as ClassStatistics
     from taer.stream import class_stream as class_stream
     from taer.stream import sample_stream as sample_stream
+    from taer.stream.kinds import make_stream as make_stream

@@ -7,12 +7,34 @@ import io
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taer.answers import (
+    Added,
+    Automation,
+    Candidate,
+    Classes,
+    Confusion,
+    Corrected,
+    Drift,
+    Examples,
+    HeadEntry,
+    HeadList,
+    Health,
+    History,
+    InboxGroups,
+    InboxList,
+    InboxNext,
+    OneExample,
+    Predictions,
+    Purged,
+    Rejected,
+    VersionEntry,
+)
 from taer.extras import require
 
 _Result = TypeVar("_Result")
@@ -26,42 +48,8 @@ class ServiceError(Exception):
         self.status = status
 
 
-class ClassProbability(TypedDict):
-    label: str
-    probability: float
-
-
-class Prediction(TypedDict):
-    label: str
-    probabilities: list[ClassProbability]
-    novelty: float
-    unknown: bool
-
-
-class Predictions(TypedDict):
-    version: int
-    threshold: float | None
-    predictions: list[Prediction]
-
-
-class Added(TypedDict):
-    ids: list[int]
-    waiting: int
-
-
-class Corrected(TypedDict):
-    version: int | None
-
-
-class Purged(TypedDict):
-    examples: list[int]
-    versions: list[int]
-    current: int
-    waiting: int
-    notices: list[str]
-
-
 _MAX_VECTORS, _MAX_IMAGES, _MAX_TEXTS = 1024, 16, 64  # in one request
+_MAX_WHY = 16  # in one request for reasons
 _MAX_BYTES = 11_000_000  # of images or vectors in one request; base64 adds a third
 _TRIES = 5  # to get all answers to a long list from one version
 
@@ -73,11 +61,11 @@ class _Verbs:
     """The requests of each verb."""
 
     @staticmethod
-    def predict(vectors: Any, images: Any, texts: Any, top: int) -> _Dialog[Predictions]:
+    def predict(vectors: Any, images: Any, texts: Any, top: int, why: bool) -> _Dialog[Predictions]:
         given = _given(vectors, images, texts)
         for _ in range(_TRIES):
             answers: list[Predictions] = []
-            for part in _parts(*given, {"top": top}):
+            for part in _parts(*given, {"top": top} | ({"why": True} if why else {})):
                 answers.append((yield "POST", "predict", part))
             if len({answer["version"] for answer in answers}) == 1:
                 joined = answers[0].copy()
@@ -106,6 +94,10 @@ class _Verbs:
     def label_of(label: str | int) -> str:
         return f"classes/{quote(str(label), safe='')}"
 
+    @staticmethod
+    def new_head(name: str, copy_of: str | None) -> dict[str, str]:
+        return {"name": name} if copy_of is None else {"name": name, "copy_of": copy_of}
+
 
 class Client:
     """Predict with and teach a running service; usable as a context manager.
@@ -113,7 +105,8 @@ class Client:
     Parameters
     ----------
     url : str
-        URL of the service.
+        URL of the service. With ``--many`` that of a head, ``http://…/heads/NAME``; the URL of the server itself is for
+        ``heads``, ``make_head`` and ``delete_head``.
     token : str, optional
         Token of the service; not needed for predictions from a local service without a public name.
     timeout : float
@@ -165,12 +158,14 @@ class Client:
         images: Sequence[str | PathLike[str] | bytes] | None = None,
         texts: Sequence[str] | None = None,
         top: int = 5,
+        why: bool = False,
     ) -> Predictions:
         """The most likely classes of each sample, and whether it looks like none of them.
 
-        A long list is sent in several requests, and all of it is answered by one version.
+        A long list is sent in several requests, and all of it is answered by one version. With ``why``, each prediction has
+        its reasons; :meth:`example` shows the examples that they name.
         """
-        return self._talk(_Verbs.predict(vectors, images, texts, top))
+        return self._talk(_Verbs.predict(vectors, images, texts, top, why))
 
     def add(
         self,
@@ -187,7 +182,7 @@ class Client:
         """
         return self._talk(_Verbs.add(label, vectors, images, texts))
 
-    def learn(self) -> dict[str, Any]:
+    def learn(self) -> VersionEntry:
         """Learn all waiting examples as one task; returns the new version."""
         return self._ask("POST", "learn")
 
@@ -195,16 +190,52 @@ class Client:
         """Delete the waiting examples; returns how many there were."""
         return int(self._ask("DELETE", "examples")["discarded"])
 
-    def rollback(self, version: int) -> dict[str, Any]:
+    def rollback(self, version: int) -> History:
         """Go back (or forward) to another version; returns the history."""
         return self._ask("POST", f"rollback/{version}")
 
-    def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> dict[str, Any]:
+    def candidate(self) -> Candidate:
+        """What promoting the version that waits would change."""
+        return self._ask("GET", "versions/candidate")
+
+    def promote(self) -> History:
+        """Let the candidate answer; returns the history."""
+        return self._ask("POST", "versions/candidate/promote")
+
+    def reject(self) -> Rejected:
+        """Delete the candidate; its examples wait again."""
+        return self._ask("POST", "versions/candidate/reject")
+
+    def inbox(self, limit: int = 100) -> InboxList:
+        """Unknown and uncertain inputs that the service kept."""
+        return self._ask("GET", "inbox", {"params": {"limit": limit}})
+
+    def name_input(self, number: int, label: str | int) -> Added:
+        """Make an input of the inbox a waiting example of a class."""
+        return self._ask("POST", f"inbox/{number}", {"json": {"label": label}})
+
+    def inbox_groups(self) -> InboxGroups:
+        """Groups of inputs that look like new classes."""
+        return self._ask("GET", "inbox/groups")
+
+    def inbox_next(self, count: int = 20) -> InboxNext:
+        """The inputs whose names would help most."""
+        return self._ask("GET", "inbox/next", {"params": {"count": count}})
+
+    def name_inputs(self, numbers: Sequence[int], label: str | int) -> Added:
+        """Make inputs of the inbox, such as those of a group, waiting examples of a class."""
+        return self._ask("POST", "inbox", {"json": {"ids": list(numbers), "label": label}})
+
+    def dismiss(self, number: int) -> int:
+        """Delete an input of the inbox for good."""
+        return int((self._ask("DELETE", f"inbox/{number}"))["discarded"])
+
+    def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> Examples:
         """Waiting and learned examples, in order of arrival."""
         chosen = {} if label is None else {"label": str(label)}
         return self._ask("GET", "examples", {"params": chosen | {"after": after, "limit": limit}})
 
-    def example(self, number: int) -> dict[str, Any]:
+    def example(self, number: int) -> OneExample:
         """One example with its vector, text or image."""
         return self._ask("GET", f"examples/{number}")
 
@@ -220,33 +251,53 @@ class Client:
         """Delete examples permanently, with every version that was learned from them."""
         return self._ask("POST", "purge", {"json": {"ids": list(ids)}})
 
-    def rename(self, label: str | int, new: str | int) -> dict[str, Any]:
+    def describe(self, descriptions: Mapping[Any, str] | Mapping[Any, ArrayLike]) -> VersionEntry:
+        """Add classes by a text or a vector each, without examples; returns the new version."""
+        return self._ask("POST", "classes", {"json": _described(descriptions)})
+
+    def rename(self, label: str | int, new: str | int) -> VersionEntry:
         """Rename a class; returns the new version."""
         return self._ask("PATCH", _Verbs.label_of(label), {"json": {"label": new}})
 
-    def forget(self, label: str | int) -> dict[str, Any]:
+    def forget(self, label: str | int) -> VersionEntry:
         """Forget a class and its examples; returns the new version."""
         return self._ask("DELETE", _Verbs.label_of(label))
 
-    def classes(self) -> dict[str, Any]:
+    def classes(self) -> Classes:
         """All classes in order of learning, and how many examples wait."""
         return self._ask("GET", "classes")
 
-    def history(self) -> dict[str, Any]:
+    def history(self) -> History:
         """All versions."""
         return self._ask("GET", "history")
 
-    def confusion(self) -> dict[str, Any]:
+    def confusion(self) -> Confusion:
         """The confusion matrix of the current version."""
         return self._ask("GET", "confusion")
 
-    def drift(self, hours: int = 24) -> dict[str, Any]:
-        """The number of unknown answers in each of the last hours."""
+    def drift(self, hours: int = 24) -> Drift:
+        """The number of unknown answers in each of the last hours, and the alarm."""
         return self._ask("GET", "drift", {"params": {"hours": hours}})
 
-    def health(self) -> dict[str, Any]:
+    def automation(self) -> Automation:
+        """Which answers need no person, and what is promised about them."""
+        return self._ask("GET", "automation")
+
+    def health(self) -> Health:
         """Whether the service is up."""
         return self._ask("GET", "health")
+
+    def heads(self, after: str = "", limit: int = 100) -> HeadList:
+        """The heads of a server with ``--many``, by name."""
+        return self._ask("GET", "heads", {"params": {"after": after, "limit": limit}})
+
+    def make_head(self, name: str, copy_of: str | None = None) -> HeadEntry:
+        """Make a head on a server with ``--many``, empty or as a copy of another."""
+        return self._ask("POST", "heads", {"json": _Verbs.new_head(name, copy_of)})
+
+    def delete_head(self, name: str) -> None:
+        """Delete a head of a server with ``--many``, with everything in it, for good."""
+        self._ask("DELETE", f"heads/{quote(name, safe='')}")
 
 
 class AsyncClient:
@@ -288,8 +339,9 @@ class AsyncClient:
         images: Sequence[str | PathLike[str] | bytes] | None = None,
         texts: Sequence[str] | None = None,
         top: int = 5,
+        why: bool = False,
     ) -> Predictions:
-        return await self._talk(_Verbs.predict(vectors, images, texts, top))
+        return await self._talk(_Verbs.predict(vectors, images, texts, top, why))
 
     async def add(
         self,
@@ -301,20 +353,47 @@ class AsyncClient:
     ) -> Added:
         return await self._talk(_Verbs.add(label, vectors, images, texts))
 
-    async def learn(self) -> dict[str, Any]:
+    async def learn(self) -> VersionEntry:
         return await self._ask("POST", "learn")
 
     async def discard(self) -> int:
         return int((await self._ask("DELETE", "examples"))["discarded"])
 
-    async def rollback(self, version: int) -> dict[str, Any]:
+    async def rollback(self, version: int) -> History:
         return await self._ask("POST", f"rollback/{version}")
 
-    async def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> dict[str, Any]:
+    async def candidate(self) -> Candidate:
+        return await self._ask("GET", "versions/candidate")
+
+    async def promote(self) -> History:
+        return await self._ask("POST", "versions/candidate/promote")
+
+    async def reject(self) -> Rejected:
+        return await self._ask("POST", "versions/candidate/reject")
+
+    async def inbox(self, limit: int = 100) -> InboxList:
+        return await self._ask("GET", "inbox", {"params": {"limit": limit}})
+
+    async def name_input(self, number: int, label: str | int) -> Added:
+        return await self._ask("POST", f"inbox/{number}", {"json": {"label": label}})
+
+    async def inbox_groups(self) -> InboxGroups:
+        return await self._ask("GET", "inbox/groups")
+
+    async def inbox_next(self, count: int = 20) -> InboxNext:
+        return await self._ask("GET", "inbox/next", {"params": {"count": count}})
+
+    async def name_inputs(self, numbers: Sequence[int], label: str | int) -> Added:
+        return await self._ask("POST", "inbox", {"json": {"ids": list(numbers), "label": label}})
+
+    async def dismiss(self, number: int) -> int:
+        return int((await self._ask("DELETE", f"inbox/{number}"))["discarded"])
+
+    async def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> Examples:
         chosen = {} if label is None else {"label": str(label)}
         return await self._ask("GET", "examples", {"params": chosen | {"after": after, "limit": limit}})
 
-    async def example(self, number: int) -> dict[str, Any]:
+    async def example(self, number: int) -> OneExample:
         return await self._ask("GET", f"examples/{number}")
 
     async def relabel(self, number: int, label: str | int) -> Corrected:
@@ -326,26 +405,41 @@ class AsyncClient:
     async def purge(self, ids: Sequence[int]) -> Purged:
         return await self._ask("POST", "purge", {"json": {"ids": list(ids)}})
 
-    async def rename(self, label: str | int, new: str | int) -> dict[str, Any]:
+    async def describe(self, descriptions: Mapping[Any, str] | Mapping[Any, ArrayLike]) -> VersionEntry:
+        return await self._ask("POST", "classes", {"json": _described(descriptions)})
+
+    async def rename(self, label: str | int, new: str | int) -> VersionEntry:
         return await self._ask("PATCH", _Verbs.label_of(label), {"json": {"label": new}})
 
-    async def forget(self, label: str | int) -> dict[str, Any]:
+    async def forget(self, label: str | int) -> VersionEntry:
         return await self._ask("DELETE", _Verbs.label_of(label))
 
-    async def classes(self) -> dict[str, Any]:
+    async def classes(self) -> Classes:
         return await self._ask("GET", "classes")
 
-    async def history(self) -> dict[str, Any]:
+    async def history(self) -> History:
         return await self._ask("GET", "history")
 
-    async def confusion(self) -> dict[str, Any]:
+    async def confusion(self) -> Confusion:
         return await self._ask("GET", "confusion")
 
-    async def drift(self, hours: int = 24) -> dict[str, Any]:
+    async def drift(self, hours: int = 24) -> Drift:
         return await self._ask("GET", "drift", {"params": {"hours": hours}})
 
-    async def health(self) -> dict[str, Any]:
+    async def automation(self) -> Automation:
+        return await self._ask("GET", "automation")
+
+    async def health(self) -> Health:
         return await self._ask("GET", "health")
+
+    async def heads(self, after: str = "", limit: int = 100) -> HeadList:
+        return await self._ask("GET", "heads", {"params": {"after": after, "limit": limit}})
+
+    async def make_head(self, name: str, copy_of: str | None = None) -> HeadEntry:
+        return await self._ask("POST", "heads", {"json": _Verbs.new_head(name, copy_of)})
+
+    async def delete_head(self, name: str) -> None:
+        await self._ask("DELETE", f"heads/{quote(name, safe='')}")
 
 
 def _options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
@@ -361,6 +455,14 @@ def _given(vectors: Any, images: Any, texts: Any) -> tuple[str, Any]:
         raise ValueError("give exactly one of vectors, images and texts")
     ((kind, items),) = found
     return kind, np.atleast_2d(np.asarray(items)) if kind == "vectors" else _listed(kind, items)
+
+
+def _described(descriptions: Mapping[Any, Any]) -> dict[str, Any]:
+    """Classes and their texts, or their vectors."""
+    labels, values = list(descriptions), list(descriptions.values())
+    if all(isinstance(value, str) for value in values):
+        return {"labels": labels, "texts": values}
+    return {"labels": labels, "vectors": np.asarray(values, np.float32).tolist()}
 
 
 def _listed(kind: str, items: Any) -> list[Any]:
@@ -385,13 +487,14 @@ def _parts(kind: str, items: Any, more: dict[str, Any]) -> Iterator[dict[str, An
     elif kind == "images":
         yield from ({"json": more | {"images": part}} for part in _bundles(map(_encoded, items)))
     else:
-        for start in range(0, max(1, len(items)), _MAX_TEXTS):
-            yield {"json": more | {"texts": items[start : start + _MAX_TEXTS]}}
+        size = _MAX_WHY if "why" in more else _MAX_TEXTS
+        for start in range(0, max(1, len(items)), size):
+            yield {"json": more | {"texts": items[start : start + size]}}
 
 
 def _arrays(matrix: np.ndarray, more: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Vectors in numpy's format, because the service reads it much faster than JSON."""
-    size = min(_MAX_VECTORS, max(1, _MAX_BYTES // max(1, matrix[:1].nbytes)))
+    size = min(_MAX_WHY if "why" in more else _MAX_VECTORS, max(1, _MAX_BYTES // max(1, matrix[:1].nbytes)))
     for start in range(0, max(1, len(matrix)), size):
         file = io.BytesIO()
         np.save(file, matrix[start : start + size], allow_pickle=False)

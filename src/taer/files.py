@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,60 @@ def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterat
         if partial.is_file() and partial.stat().st_mode & 0o077 == 0:  # some writers create private files
             partial.chmod(0o666 & ~_umask())
         if sync:
-            _sync(partial)
+            to_disk(partial)
         os.replace(partial, path)
     except BaseException:
         _remove(partial)
         raise
     if sync:
         try:
-            _sync(path.parent)
-        except OSError:
-            if is_new:
-                _remove(path)
+            to_disk(path.parent)
+        except OSError as error:
+            if not is_new:
+                error.strerror = (
+                    f"{error.strerror}; the new file is there, but a loss of power may bring the old one back"
+                )
+                raise
+            _remove(path)
             raise
+
+
+@contextmanager
+def written_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Write files and folders of these names: yields a temporary folder, whose contents replace those in ``folder``.
+
+    After an error all of them are as they were. A kill while they are moved, which is a moment, may leave some of each.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    new, old = folder / ".new.partial", folder / ".old.partial"
+    try:
+        for place in (new, old):
+            _remove(place)  # what an earlier call could not remove
+            place.mkdir()
+        yield new
+        _exchange(folder, new, old, names)
+    except BaseException:
+        _remove(new)
+        with suppress(OSError):
+            old.rmdir()  # unless moving back failed, too: then it has what was there
+        raise
+    _remove(new)
+    _remove(old)
+
+
+def _exchange(folder: Path, new: Path, old: Path, names: Sequence[str]) -> None:
+    """Move entries of ``folder`` to ``old`` and those of ``new`` to ``folder``; all of them, or none."""
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for name in names:
+            for source, target in ((folder / name, old / name), (new / name, folder / name)):
+                if source.exists():
+                    source.rename(target)
+                    moved.append((source, target))
+    except OSError:
+        for source, target in reversed(moved):
+            target.rename(source)
+        raise
 
 
 def make_folder(path: Path) -> None:
@@ -44,7 +86,7 @@ def make_folder(path: Path) -> None:
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
-        _sync(path.parent)
+        to_disk(path.parent)
 
 
 def _remove(path: Path) -> None:
@@ -62,7 +104,8 @@ def _umask() -> int:
     return mask
 
 
-def _sync(path: Path) -> None:
+def to_disk(path: Path) -> None:
+    """What was written to a file, or changed in the entries of a folder, survives a loss of power."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

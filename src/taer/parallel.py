@@ -1,7 +1,7 @@
 """Where work runs: in this process, on the cores of this machine, or on a Ray cluster.
 
 Everything that can run in parallel (the runs of a grid, the chunks of an extraction, the sums of a closed-form head)
-goes through joblib's ``Parallel``, and joblib's settings decide where it runs. :func:`cluster` sets them to a Ray
+goes through joblib's ``Parallel``, and joblib's settings decide where it runs. :func:`ray_cluster` sets them to a Ray
 cluster. Only this module uses Ray.
 """
 
@@ -31,7 +31,7 @@ _connected = False
 
 
 @contextmanager
-def cluster(address: str | None = None) -> Iterator[None]:
+def ray_cluster(address: str | None = None) -> Iterator[None]:
     """A context in which grids, extractions and the sums of closed-form heads run on a Ray cluster.
 
     Results return to this process, which alone writes files. They are bit-identical to those of one machine.
@@ -47,7 +47,7 @@ def cluster(address: str | None = None) -> Iterator[None]:
     --------
     >>> import taer
     >>> data = taer.load_features()
-    >>> with taer.cluster("10.0.0.1:6379"):  # doctest: +SKIP
+    >>> with taer.ray_cluster("10.0.0.1:6379"):  # doctest: +SKIP
     ...     head = taer.SLDA().fit(data.train_x, data.train_y)
     """
     global _connected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Self
 
@@ -12,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from taer.features.extractor import Extractor
-from taer.heads import Head
 
 
 def make_pipeline(*steps: Any) -> Pipeline:
@@ -52,7 +52,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
         """Learn one more task; ``params`` go to the head. A call that fails changes nothing."""
         *before, (last, head) = self.steps
         first, steps = not _is_fitted(head), []
-        if isinstance(head, Head) and (origin := self._origin()) is not None:
+        if hasattr(head, "check_origin") and (origin := self._origin()) is not None:
             head.check_origin(origin)
         for name, step in before:
             if step in (None, "passthrough"):
@@ -74,6 +74,18 @@ class Pipeline(sklearn.pipeline.Pipeline):
             self._remember_origin()
         return self
 
+    def describe(self, descriptions: Mapping[Any, Any]) -> Self:
+        """Add classes by descriptions: by label, what the first step reads, such as texts. See ``Bayes.describe``."""
+        *before, (_, head) = self.steps
+        if not hasattr(head, "describe"):
+            raise ValueError(f"describe is for bayes and bayes-replay, got {type(head).__name__}")
+        rows: Any = list(descriptions.values())
+        for _, step in before:
+            if step not in (None, "passthrough"):
+                rows = step.transform(rows)
+        head.describe(dict(zip(descriptions, rows, strict=True)))
+        return self
+
     def _origin(self) -> Any:
         """The origin of the head's features, if an extractor comes directly before the head."""
         steps = [step for _, step in self.steps[:-1] if step not in (None, "passthrough")]
@@ -81,7 +93,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
 
     def _remember_origin(self) -> None:
         head = self.steps[-1][1]
-        if isinstance(head, Head) and (origin := self._origin()) is not None:
+        if hasattr(head, "check_origin") and (origin := self._origin()) is not None:
             head.feature_origin_ = origin
 
     def save(self, path: str | PathLike[str]) -> None:

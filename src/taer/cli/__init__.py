@@ -6,7 +6,29 @@ import sys
 
 import typer
 
-from taer.cli import audit, corrections, diagnose, extract, info, models, paper, predict, report, run, serve, teach  # noqa: F401  (each registers its commands)
+from taer.cli import (  # noqa: F401  (each registers its commands)
+    audit,
+    compare,
+    corrections,
+    describe,
+    diagnose,
+    discover,
+    extract,
+    hub,
+    info,
+    label_studio,
+    models,
+    next_,
+    paper,
+    predict,
+    report,
+    run,
+    serve,
+    teach,
+    token,
+    trust,
+    tune,
+)
 from taer.cli.app import app
 
 

@@ -34,18 +34,28 @@ class Answer:
     novelty: float
     above_limit: float | None  # the novelty minus the threshold; None if the head has no threshold
     unknown: bool | None  # likewise
+    automatic: bool | None  # whether it needs no person; None if that is not asked for
 
     def novel(self) -> dict[str, Any]:
-        """The novelty and, if the head has a threshold, how far the sample is above it, and whether it is."""
-        if self.unknown is None:
-            return {"novelty": self.novelty}
-        return {"novelty": self.novelty, "above_limit": self.above_limit, "unknown": self.unknown}
+        """The novelty and, if the head has thresholds, on which side of them the sample is."""
+        found: dict[str, Any] = {"novelty": self.novelty}
+        if self.unknown is not None:
+            found |= {"above_limit": self.above_limit, "unknown": self.unknown}
+        return found if self.automatic is None else found | {"automatic": self.automatic}
 
 
 def answers(
-    head: Head, names: Sequence[str], X: np.ndarray | Rows, top: int | None, unknown: str | None
+    head: Head,
+    names: Sequence[str],
+    X: np.ndarray | Rows,
+    top: int | None,
+    unknown: str | None,
+    automate: bool = False,
 ) -> list[Answer]:
-    """The answers for some samples; ``unknown`` is the label of those above the threshold."""
+    """The answers for some samples; ``unknown`` is the label of those above the threshold.
+
+    With ``automate``, they have whether they need no person.
+    """
     from taer.heads.unknowns import above, thresholds_of
 
     scores, novelty = head.scores_with_novelty(X)
@@ -56,6 +66,7 @@ def answers(
     everything = [range(len(head.classes_))] * len(scores)
     shown = everything if top is None else (-scores).argsort(axis=1, kind="stable")[:, :top]
     labels = head.classes_.tolist()
+    alone = _alone(head, scores, novelty) if automate else None
     return [
         Answer(
             input=name,
@@ -65,9 +76,16 @@ def answers(
             novelty=novelty[row].item(),
             above_limit=beyond[row].item() if limited else None,
             unknown=bool(novel[row]) if limited else None,
+            automatic=None if alone is None else bool(alone[row]),
         )
         for row, name in enumerate(names)
     ]
+
+
+def _alone(head: Head, scores: np.ndarray, novelty: np.ndarray) -> np.ndarray:
+    from taer.loop.automate import confidences, is_automatic
+
+    return is_automatic(head, confidences(head, scores, novelty))
 
 
 def printer(format: Format, top: int | None, cell: Callable[[Any], Any]) -> Callable[[list[Answer]], None]:
@@ -77,7 +95,8 @@ def printer(format: Format, top: int | None, cell: Callable[[Any], Any]) -> Call
 
     def labels(found: list[Answer]) -> None:
         for answer in found:
-            print(*([answer.label] if top is None else answer.probabilities), sep="\t")
+            who = [] if answer.automatic is None else ["automatic" if answer.automatic else "ask"]
+            print(*([answer.label] if top is None else answer.probabilities), *who, sep="\t")
 
     def rows(found: list[Answer]) -> None:
         nonlocal is_first

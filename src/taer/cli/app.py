@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from taer import __version__
 from taer.cli.own import import_own
 
+# Panels of `taer --help`, in this order, and the commands that come first in theirs.
+PANELS = HEADS, LOOP, DATA, COMPARE, SERVE = "Heads", "What is new, what to trust", "Data", "Compare", "Serve"
+FIRST = ("fit", "learn", "predict", "describe", "diagnose", "run", "methods")
+
+
+class _Panels(TyperGroup):
+    """Lists the commands of each panel under its name, as plain text."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
+        for name, command in sorted(self.commands.items(), key=_place):
+            help_ = command.get_short_help_str(formatter.width - 6 - width)
+            panel = getattr(command, "rich_help_panel", None) or "More"
+            panels.setdefault(panel, []).append((name.ljust(width), help_))
+        for panel, members in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(members)
+
+
+def _place(named: tuple[str, Any]) -> int:
+    return FIRST.index(named[0]) if named[0] in FIRST else len(FIRST)
+
+
 app = typer.Typer(
+    cls=_Panels,
     help="Classifiers that keep learning new classes, on top of any frozen pretrained model.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,

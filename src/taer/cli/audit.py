@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import HEADS, app
 from taer.cli.inputs import read_features
 from taer.cli.models import Model, check_replaceable
 
@@ -23,7 +24,7 @@ class Target(StrEnum):
     onnx = "onnx"
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
 def audit(
     old: Annotated[Path, typer.Argument(help="The earlier version of the head.")],
     new: Annotated[Path, typer.Argument(help="The later version of the head.")],
@@ -41,7 +42,7 @@ def audit(
     """
     from dataclasses import asdict
 
-    from taer.persist.audit import audit as compare
+    from taer.inspection.audit import audit as compare
     from taer.persist.save import load
 
     head = load(new)
@@ -56,7 +57,7 @@ def audit(
     print("moved columns:", ", ".join(map(str, found.moved)) or "none")
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
 def export(
     model: Model,
     out: Annotated[Path, typer.Option(help="File to write.")],
@@ -69,10 +70,14 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Export a head to ONNX.
+    """Export a head to ONNX, or the examples of a service to a table.
 
-    The graph goes from features to probabilities and a label.
+    The graph goes from features to probabilities and a label. If MODEL is the folder of a service, which may be running,
+    --out is a .csv or .parquet file for its examples; their images become files beside it.
     """
+    if model.is_dir():
+        _export_examples(model, out)
+        return
     from taer.persist.onnx import export_onnx
     from taer.persist.save import load
 
@@ -81,3 +86,13 @@ def export(
     export_onnx(head, out, backbone)
     start = f"{head.n_features_in_} features" if backbone is None else f"the input of {backbone}"
     print(f"{out}: {to}, {start} to {len(head.classes_)} classes")
+
+
+def _export_examples(folder: Path, out: Path) -> None:
+    from taer.serve.export import export as export_examples
+
+    done = export_examples(folder, out)
+    images = f"; images in {done.images}" if done.images else ""
+    print(f"{out}: {done.examples} examples{images}")
+    if done.vectors and out.suffix == ".csv":
+        print(f"taer: {done.vectors} came as vectors, which only a .parquet file has", file=sys.stderr)

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.app import app
-from taer.cli.examples import (
-    BackboneOption,
-    ExamplesArgument,
-    LabelColumn,
-    Reading,
-    RowsOption,
-    SplitColumn,
-    TestFraction,
-    TextColumn,
-    Weights,
-    read_examples,
-)
+from taer.cli.app import HEADS, app
+from taer.cli.examples import ExamplesArgument, Reading, RowsOption, read_examples, reads_examples
 from taer.cli.models import Classes, Model, Out, as_known, check_replaceable, training_part
 from taer.cli.wording import counted
 
@@ -28,7 +17,7 @@ if TYPE_CHECKING:
     from taer.heads import Head
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
 def forget(model: Model, label: Annotated[str, typer.Argument(help="Class to remove.")], out: Out = None) -> None:
     """Remove a class, with its weights, statistics and samples."""
     from taer.persist.save import load
@@ -38,19 +27,16 @@ def forget(model: Model, label: Annotated[str, typer.Argument(help="Class to rem
     _save(head, out or model, f"{label} is forgotten")
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
+@reads_examples
 def unlearn(
     model: Model,
     examples: ExamplesArgument,
     classes: Classes = None,
     rows: RowsOption = None,
     out: Out = None,
-    backbone: BackboneOption = None,
-    weights: Weights = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    test_fraction: TestFraction = None,
+    *,
+    how: Reading,
 ) -> None:
     """Remove samples from a saved head, as if never learned.
 
@@ -59,7 +45,6 @@ def unlearn(
     from taer.persist.save import load
 
     head = load(model)
-    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
     X, labels = training_part(read_examples(examples, head, how, rows).data, classes, head)
     known = len(head.classes_)
     head.unlearn(X, labels)
@@ -67,7 +52,8 @@ def unlearn(
     _save(head, out or model, f"{counted(len(labels), 'sample')} taken back{gone}")
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
+@reads_examples
 def relabel(
     model: Model,
     examples: ExamplesArgument,
@@ -80,12 +66,8 @@ def relabel(
     ],
     to: Annotated[str, typer.Option(help="The right label. It may be a new class.")],
     out: Out = None,
-    backbone: BackboneOption = None,
-    weights: Weights = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    test_fraction: TestFraction = None,
+    *,
+    how: Reading,
 ) -> None:
     """Correct the label of samples that a head has learned.
 
@@ -95,7 +77,6 @@ def relabel(
     from taer.persist.save import load
 
     head = load(model)
-    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
     X, labels = training_part(read_examples(examples, head, how, rows).data, None, head)
     new = _label(to, head)
     if new in labels.tolist():
@@ -112,7 +93,7 @@ def relabel(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
 def merge(
     model: Model,
     other: Annotated[Path, typer.Argument(help="Another saved head of the same method.")],
@@ -129,7 +110,7 @@ def merge(
     _save(head, out, f"{model} and {other} are merged")
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
 def rename(
     model: Model,
     old: Annotated[str, typer.Argument(help="Current name of the class.")],

@@ -11,23 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.app import app
-from taer.cli.examples import (
-    BackboneOption,
-    ExamplesArgument,
-    LabelColumn,
-    Reading,
-    SplitColumn,
-    TestFraction,
-    TextColumn,
-    Weights,
-    read_examples,
-)
+from taer.cli.app import HEADS, app
+from taer.cli.examples import ExamplesArgument, Reading, read_examples, reads_examples
 from taer.cli.models import Model, as_known
 from taer.cli.progress import stage
 
 if TYPE_CHECKING:
-    from taer.persist.diagnosis import Diagnosis
+    from taer.inspection.diagnosis import Diagnosis
 
 
 _FOLDS = 3  # of the training samples; each fold is predicted by a copy of the head that was not trained on it
@@ -38,19 +28,16 @@ class Format(StrEnum):
     json = "json"
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
+@reads_examples
 def diagnose(
     model: Model,
     examples: ExamplesArgument,
     top: Annotated[int, typer.Option(help="Number of rows in each table.", min=1)] = 10,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.text,
     figure: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .pdf or .png.")] = None,
-    backbone: BackboneOption = None,
-    weights: Weights = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    test_fraction: TestFraction = None,
+    *,
+    how: Reading,
 ) -> None:
     """Show confused classes, weak classes and likely label errors.
 
@@ -59,11 +46,10 @@ def diagnose(
     """
     import numpy as np
 
-    from taer.persist.diagnosis import diagnose as look
+    from taer.inspection.diagnosis import diagnose as look
     from taer.persist.save import load
 
     head = load(model)
-    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
     read = read_examples(examples, head, how)
     data = read.data
     names = as_known(np.array(data.classes), head)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -28,7 +30,11 @@ ExamplesArgument = Annotated[
     ),
 ]
 BackboneOption = Annotated[
-    str | None, typer.Option("--backbone", help="Backbone for images or texts. [default: that of the head]")
+    str | None,
+    typer.Option(
+        help="Backbone for images or texts; see 'taer backbones'. [default: that of the head; of a new head minilm for "
+        "texts, efficientnet-lite0 for images]"
+    ),
 ]
 Weights = Annotated[Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")]
 TextColumn = Annotated[str | None, typer.Option(help="Column of a table with the texts. [default: text]")]
@@ -57,14 +63,34 @@ _DEFAULTS = {"text": "minilm", "image": "efficientnet-lite0"}  # for a new head;
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table or a folder is read. A feature file needs none of this."""
+    """How a table or a folder is read. A feature file needs none of this. The fields are options of a command."""
 
-    backbone: str | None = None
-    weights: Path | None = None
-    text_column: str | None = None
-    label_column: str | None = None
-    split_column: str | None = None
-    test_fraction: float | None = None
+    backbone: BackboneOption = None
+    weights: Weights = None
+    text_column: TextColumn = None
+    label_column: LabelColumn = None
+    split_column: SplitColumn = None
+    test_fraction: TestFraction = None
+
+
+def reads_examples(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of ``Reading`` in place of its parameter ``how``."""
+    own = inspect.signature(command, eval_str=True).parameters
+    options = {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in get_type_hints(Reading, include_extras=True).items()
+    }
+    parameters = [parameter for name, parameter in own.items() if name != "how"]
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        how = Reading(**{name: given.pop(name) for name in options})
+        command(**given, how=how)
+
+    del with_options.__wrapped__  # whose signature would be read instead
+    with_options.__signature__ = inspect.Signature([*parameters, *options.values()])  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in (*parameters, *options.values())}
+    return with_options
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import DATA, app
 from taer.cli.examples import LabelColumn, SplitColumn, TestFraction, TextColumn
 from taer.cli.parameters import with_options
 from taer.cli.progress import counting
@@ -17,19 +17,22 @@ if TYPE_CHECKING:
     from taer.features import FeatureSet
 
 
-@app.command()
+@app.command(rich_help_panel=DATA)
 def extract(
     source: Annotated[
         str,
         typer.Argument(
             help="cifar100, cub200 or core50; a folder of images (train/CLASS/*, test/CLASS/*, or CLASS/*); "
-            "a .csv or .parquet table of texts; hf:owner/name. A folder of images without subfolders and a table "
-            "without a column 'label' give unlabeled features, for predicting."
+            "a .csv or .parquet table of texts; hf:owner/name[@revision]. "
+            "A folder of images without subfolders and a table without a column 'label' give unlabeled features, "
+            "for predicting."
         ),
     ],
     backbone: Annotated[
         str,
-        typer.Option(help="A name from `taer backbones`; hf:owner/model or hf:path/to/folder; a .onnx file."),
+        typer.Option(
+            help="A name from `taer backbones`; hf:owner/model[@revision] or hf:path/to/folder; a .onnx file."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The feature file to write, .safetensors.")],
     root: Annotated[
@@ -102,7 +105,7 @@ def _done(append: bool, computed: int | None) -> str:
     return f" ({computed} extracted now)" if append else ""
 
 
-@app.command()
+@app.command(rich_help_panel=DATA)
 def backbones() -> None:
     """List the named backbones and whether they are installed."""
     from rich.console import Console

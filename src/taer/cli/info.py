@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import DATA, app
 from taer.cli.wording import counted
 from taer.files import format_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from taer.rows import Rows
 
 
-@app.command()
+@app.command(rich_help_panel=DATA)
 def info(
     file: Annotated[
         str | None, typer.Argument(help="A feature file, a folder of shards, a URL, a saved head or pipeline.")
@@ -76,22 +76,35 @@ def _print_described(described: dict[str, Any]) -> None:
 
 def _described(path: Path) -> dict[str, Any] | None:
     """The lines that 'taer info' prints for a saved head or pipeline; None for anything else."""
+    from taer.persist.hub import source_of
     from taer.persist.pipelines import load
     from taer.persist.save import PIPELINE, is_head
 
     if not path.is_file() or not (is_head(path) or format_of(path) == PIPELINE):
         return None
-    saved = load(path)
-    size = {"size": f"{path.stat().st_size:,} bytes"}
+    saved, source = load(path), source_of(path)
+    size = {"size": f"{path.stat().st_size:,} bytes", **({"source": source} if source else {})}
     if not hasattr(saved, "steps"):
         return _describe_head(saved) | size
     *before, (_, head) = saved.steps
     return {f"step {name}": step for name, step in before} | _describe_head(head) | size
 
 
-def _describe_head(head: Head) -> dict[str, Any]:
+def _describe_head(head: Any) -> dict[str, Any]:
     from taer.heads import name_of
+    from taer.multilabel.model import MultiLabel
 
+    if isinstance(head, MultiLabel):
+        return {
+            "method": f"several labels per sample, with the prior of {head.template().name}",
+            "features": f"{head.n_features_in_} numbers per sample",
+            **(
+                origin._asdict()
+                if (origin := getattr(head, "feature_origin_", None))
+                else {"backbone": "not known"}
+            ),
+            "labels": f"{len(head.classes_)}: {_listed([str(label) for label in head.classes_])}",
+        }
     params = ", ".join(f"{name}={value!r}" for name, value in head.get_params().items())
     tasks = [[str(label) for label, task in head.learning_order_ if task == t + 1] for t in range(head.n_tasks_)]
     limit = getattr(head, "threshold_", None)
@@ -100,11 +113,19 @@ def _describe_head(head: Head) -> dict[str, Any]:
         "features": f"{head.n_features_in_} numbers per sample",
         **(origin._asdict() if (origin := getattr(head, "feature_origin_", None)) else {"backbone": "not known"}),
         "classes": f"{len(head.classes_)} in {counted(head.n_tasks_, 'task')}",
-        **{f"task {t + 1}": _few(labels) for t, labels in enumerate(tasks)},
+        **{f"task {t + 1}": _listed(labels) for t, labels in enumerate(tasks)},
         "samples kept": len(getattr(head, "memory_", ())),
         **({} if limit is None else {"novelty limit": f"{limit:.4g}: a sample above it is unknown"}),
+        **_automation(head),
     }
 
 
-def _few(labels: list[str]) -> str:
+def _automation(head: Head) -> dict[str, str]:
+    if (promised := getattr(head, "automation_", None)) is None:
+        return {}
+    promise = f"at most {100 * promised['errors']:g} % wrong, confidence {100 * promised['confidence']:g} %"
+    return {"automation": f"{100 * promised['coverage']:.1f} % of the held-out samples: {promise}"}
+
+
+def _listed(labels: list[str]) -> str:
     return f"{', '.join(labels[:8])}{', …' if len(labels) > 8 else ''}" or "no new class"

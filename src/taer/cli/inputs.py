@@ -106,7 +106,7 @@ class Reader:
     def _stdin(self) -> Iterator[Samples]:
         """One text per line or one image, depending on the backbone; rows of numbers if the head has no backbone."""
         if self.backbone is None and not hasattr(self.head, "feature_origin_"):
-            yield _numbers("-", sys.stdin)
+            yield _matrix("-", sys.stdin)
         elif self.extractor.kind == "image":
             yield from self._extracted("image", [("-", sys.stdin.buffer.read())])
         else:
@@ -167,12 +167,14 @@ def read_features(path: Path, head: Head) -> Samples:
     from taer.features import load_features
     from taer.features.arrays import open_npy
     from taer.features.files import read_inputs
+    from taer.features.sources.texts import separator
 
     if not path.exists():
         raise ValueError(f"{path}: no such file")
     if path.suffix == ".csv":
+        mark = separator(path)
         with path.open(newline="", encoding="utf-8-sig") as lines:
-            return _numbers(str(path), lines)
+            return _matrix(str(path), lines, mark)
     if path.suffix == ".npy":
         X = open_npy(path)
         return Samples([f"{path} row {row + 1}" for row in range(len(X))], X)
@@ -188,11 +190,11 @@ def read_features(path: Path, head: Head) -> Samples:
     return Samples(read_inputs(path, "test", len(data.test_y)), data.test_x, truth)
 
 
-def _numbers(name: str, lines: Iterable[str]) -> Samples:
+def _matrix(name: str, lines: Iterable[str], separator: str = ",") -> Samples:
     """Rows of numbers; the first line may be a header."""
     import numpy as np
 
-    rows = [row for row in csv.reader(lines) if row]
+    rows = [row for row in csv.reader(lines, delimiter=separator) if row]
     header = rows.pop(0) if rows and not _is_number(rows[0][0]) else []
     try:
         X = np.array(rows, np.float32)

@@ -36,6 +36,7 @@ class Labeling:
     unknown: str | None
     top: int | None
     cell: Callable[[Any], Any]  # applied to every cell of CSV
+    automate: bool = False  # whether there is a column for what needs no person
 
     @property
     def new(self) -> list[Column]:
@@ -43,16 +44,26 @@ class Labeling:
         is_number = self.unknown is None and self.reader.head.classes_.dtype.kind == "i"
         label = "int64" if is_number else "string"
         kinds = {"label": label, "probability": "double", "novelty": "double", "unknown": "bool"}
+        kinds |= {"automatic": "bool"} if self.automate else {}
         kinds |= {name: label if name.startswith("label") else "double" for name in pair_names(self.top or 0)}
         return [Column(f"{self.prefix}{name}", kind) for name, kind in kinds.items()]
 
-    def values(self, answer: Answer) -> list[Any]:
-        """The values of the new columns for one row."""
+    def rows(self, X: np.ndarray) -> list[list[Any]]:
+        """The values of the new columns for some samples."""
+        found = answers(self.reader.head, [""] * len(X), X, self.top or 1, self.unknown, self.automate)
+        return [self._values(each) for each in found]
+
+    def is_unknown(self, values: list[Any]) -> bool | None:
+        """Whether a sample is unknown; None if the head has no threshold."""
+        return bool(values[3]) if hasattr(self.reader.head, "threshold_") else None
+
+    def _values(self, answer: Answer) -> list[Any]:
         is_number = self.new[0].kind == "int64"
         pairs = [(label, short(value)) for label, value in answer.probabilities.items()] if self.top else []
         found = [answer.label, short(answer.probability), short(answer.novelty), answer.unknown]
+        found += [answer.automatic] if self.automate else []
+        texts = {0, *range(len(found), len(found) + 2 * len(pairs), 2)}
         found += [value for pair in pairs for value in pair]
-        texts = {0, *range(4, len(found), 2)}
         return [str(value) if at in texts and not is_number else value for at, value in enumerate(found)]
 
 
@@ -83,10 +94,11 @@ def label_table(job: Labeling, inputs: Sequence[str]) -> str:
     parts = Path(f"{job.out}.parts")
     with counting("predicting") as show:
         _predict(job, samples, parts, show)
-    novel = _assemble(job, samples, parts)
+    novel, asked = _assemble(job, samples, parts)
     parts.unlink()
     unknown = "" if novel is None else f", {novel:,} of them unknown"
-    return f"{job.out}: {samples.count:,} rows labeled{unknown}"
+    person = "" if asked is None else f", {asked:,} for a person"
+    return f"{job.out}: {samples.count:,} rows labeled{unknown}{person}"
 
 
 def _samples(reader: Reader, argument: str) -> Samples:
@@ -164,10 +176,9 @@ def _predict(job: Labeling, samples: Samples, parts: Path, show: Callable[[int, 
     with parts.open("a" if done else "w", encoding="utf-8") as file:
         if not done:
             file.write(f"{key}\n")
-        for rows, features in samples.batches(done) if done < samples.count else ():
-            names = [""] * len(rows.cells())
-            found = answers(job.reader.head, names, features(), job.top or 1, job.unknown)
-            file.writelines(f"{json.dumps(job.values(answer))}\n" for answer in found)
+        for _, features in samples.batches(done) if done < samples.count else ():
+            found = job.rows(features())
+            file.writelines(f"{json.dumps(values)}\n" for values in found)
             file.flush()
             done += len(found)
             show(done, samples.count)
@@ -176,7 +187,7 @@ def _predict(job: Labeling, samples: Samples, parts: Path, show: Callable[[int, 
 def _key(job: Labeling, samples: Samples) -> str:
     """A hash of everything that the answers depend on."""
     head = hashlib.sha256(job.model.read_bytes()).hexdigest()
-    options = [job.reader.backbone, str(job.reader.weights), job.unknown, job.top]
+    options = [job.reader.backbone, str(job.reader.weights), job.unknown, job.top, job.automate]
     return hashlib.sha256(json.dumps([head, samples.content, *options]).encode()).hexdigest()
 
 
@@ -194,13 +205,15 @@ def _finished(parts: Path, key: str) -> int:
     return count
 
 
-def _assemble(job: Labeling, samples: Samples, parts: Path) -> int | None:
-    """Write the table; returns the number of unknown samples, or None if the head has no threshold."""
-    novel, limited = 0, hasattr(job.reader.head, "threshold_")
+def _assemble(job: Labeling, samples: Samples, parts: Path) -> tuple[int | None, int | None]:
+    """Write the table; returns how many samples are unknown, and how many are for a person, if there is a threshold."""
+    novel: list[bool | None] = []
+    asked = 0
     with parts.open(encoding="utf-8") as lines, writer(job.out, samples.like, job.new, job.cell) as write:
         next(lines)
         for rows, _ in samples.batches(0):
             values = [json.loads(line) for line in islice(lines, len(rows.cells()))]
-            novel += sum(bool(value[3]) for value in values)
+            novel += map(job.is_unknown, values)
+            asked += sum(not value[4] for value in values) if job.automate else 0
             write(rows, values)
-    return novel if limited else None
+    return None if None in novel else sum(map(bool, novel)), asked if job.automate else None

@@ -33,7 +33,8 @@ def print_heads(title: str, heads: Mapping[str, type[Head]], *, long: bool) -> N
         print(_line(name, {key: _brief(value) for key, value in facts.items()}))
         terms = [f"{key}: {value}" for key, value in facts.items() if " " in value]
         parameters = ", ".join(f"{item.name}={item.default!r}" for item in fields(head))
-        for text in ((head.__doc__ or "").strip().splitlines()[0], *((*terms, parameters) if long else ())):
+        what = (head.__doc__ or "").strip().splitlines()[0].replace("``", "")
+        for text in (what, *((*terms, parameters) if long else ())):
             print(fill(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4, break_on_hyphens=False))
     print()
 

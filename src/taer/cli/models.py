@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.app import app
-from taer.cli.examples import (
-    BackboneOption,
-    ExamplesArgument,
-    LabelColumn,
-    Reading,
-    SplitColumn,
-    TestFraction,
-    TextColumn,
-    Weights,
-    read_examples,
-)
+from taer.cli.app import HEADS, app
+from taer.cli.discover import named_samples
+from taer.cli.examples import ExamplesArgument, Reading, read_examples, reads_examples
+from taer.cli.inputs import Reader
+from taer.cli.multilabel import Separator, learn_labels
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
 from taer.cli.progress import stage
@@ -44,7 +37,8 @@ Classes = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Where to save the head. [default: replace the input file]")]
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
+@reads_examples
 def fit(
     examples: ExamplesArgument,
     out: Annotated[Path, typer.Option(help="Where to save the head. An existing head is replaced.")],
@@ -65,18 +59,17 @@ def fit(
     false_alarms: Annotated[
         float, typer.Option(help="Fraction of samples of known classes that --unknown may reject.")
     ] = 0.05,
-    backbone: Annotated[
-        str | None,
+    multi_label: Annotated[
+        bool,
         typer.Option(
-            help="Backbone for a table or a folder; see 'taer backbones'. "
-            "[default: minilm for texts, efficientnet-lite0 for images]"
+            "--multi-label",
+            help="Several labels per sample: a cell such as billing;urgent, or ; alone for none. --classes are then the "
+            "labels that were judged. [default: all]",
         ),
-    ] = None,
-    weights: Weights = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    test_fraction: TestFraction = None,
+    ] = False,
+    separator: Separator = ";",
+    *,
+    how: Reading,
 ) -> None:
     """Create a head and teach it its first classes.
 
@@ -88,33 +81,68 @@ def fit(
     head.set_params(**{"random_state": seed, **params})
     if not 0 < false_alarms < 1:
         raise ValueError(f"--false-alarms must be above 0 and below 1, got {false_alarms:g}")
-    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
+    if multi_label:
+        if unknown is not None:
+            raise ValueError("--unknown is for heads of one label; with --multi-label a sample may have none")
+        from taer.multilabel.model import MultiLabel
+
+        many = MultiLabel(head)
+        many.template()  # a method without a prior is reported before the file is read
+        learn_labels(many, read_examples(examples, many, how).data, classes, separator, out)
+        return
     _learn(head, read_examples(examples, head, how).data, classes, out, unknown, false_alarms)
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
+@reads_examples
 def learn(
     model: Model,
-    examples: ExamplesArgument,
+    examples: Annotated[
+        str | None, typer.Argument(metavar="[EXAMPLES]", help="Examples with labels, as in 'taer fit'.")
+    ] = None,
+    from_discovery: Annotated[
+        Path | None,
+        typer.Option(
+            help="In place of EXAMPLES: a file of 'taer discover --out', whose groups with a name are taught."
+        ),
+    ] = None,
     classes: Classes = None,
     out: Out = None,
-    backbone: BackboneOption = None,
-    weights: Weights = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    test_fraction: TestFraction = None,
+    separator: Separator = ";",
+    *,
+    how: Reading,
 ) -> None:
     """Teach a saved head more classes or samples.
 
     The next task is all examples, without those of a test part. If there is one, the accuracy on it is printed.
     """
-    from taer.persist.save import load
+    from taer.multilabel.model import MultiLabel
+    from taer.persist.multilabel import load_head
 
-    head = load(model)
+    head = load_head(model)
     check_replaceable(out or model, by_head=True)
-    how = Reading(backbone, weights, text_column, label_column, split_column, test_fraction)
-    _learn(head, read_examples(examples, head, how).data, classes, out or model)
+    if (examples is None) == (from_discovery is None):
+        raise ValueError("expected EXAMPLES or --from-discovery FILE, one of them")
+    if from_discovery is not None:
+        reader = Reader(head, how.backbone, how.weights, how.text_column)
+        _learn(head, _discovered(from_discovery, reader), classes, out or model)
+        return
+    if isinstance(head, MultiLabel):
+        learn_labels(head, read_examples(str(examples), head, how).data, classes, separator, out or model)
+        return
+    _learn(head, read_examples(str(examples), head, how).data, classes, out or model)
+
+
+def _discovered(path: Path, reader: Reader) -> FeatureSet:
+    """The named groups of a discovery as training samples."""
+    import numpy as np
+
+    from taer.features import FeatureSet
+
+    X, labels = named_samples(path, reader)
+    names = sorted(set(labels))
+    y = np.array([names.index(label) for label in labels], np.int64)
+    return FeatureSet(X, y, X[:0], y[:0], tuple(names), name=path.stem)
 
 
 def check_replaceable(out: Path, *, by_head: bool) -> None:
@@ -196,14 +224,27 @@ def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_
 
 def training_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
     """Training samples of the classes that the user chose, with labels in the type of the head's labels."""
+    return _part(data, data.train_x, data.train_y, classes, head)
+
+
+def held_out_part(data: FeatureSet, classes: str | None, head: Head) -> tuple[np.ndarray | Rows, np.ndarray]:
+    """The same for test samples or, if there are none, for all samples."""
+    if not len(data.test_y):
+        return training_part(data, classes, head)
+    return _part(data, data.test_x, data.test_y, classes, head)
+
+
+def _part(
+    data: FeatureSet, X: np.ndarray | Rows, y: np.ndarray, classes: str | None, head: Head
+) -> tuple[np.ndarray | Rows, np.ndarray]:
     import numpy as np
 
     from taer.rows import select
 
-    rows = np.flatnonzero(np.isin(data.train_y, _chosen(data, classes)))
+    rows = np.flatnonzero(np.isin(y, _chosen(data, classes)))
     if not len(rows):
-        raise ValueError(f"{data.name}: no training samples of these classes")
-    return select(data.train_x, rows), as_known(np.array(data.classes)[data.train_y[rows]], head)
+        raise ValueError(f"{data.name}: no {'training' if X is data.train_x else 'test'} samples of these classes")
+    return select(X, rows), as_known(np.array(data.classes)[y[rows]], head)
 
 
 def _chosen(data: FeatureSet, classes: str | None) -> list[int]:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import COMPARE, app
 from taer.cli.workers import AddressOption, Engine, EngineOption, JobsOption, where
 
 if TYPE_CHECKING:
     from taer.experiment import Result, Run
+    from taer.features import FeatureSet
     from taer.paper import Experiment
-    from taer.paper.measured import Library, Number
+    from taer.paper.measured import Library
+    from taer.report.tables import Number
 
 
-@app.command()
+@app.command(rich_help_panel=COMPARE)
 def paper(
     experiments: Annotated[
         list[str] | None,
@@ -38,6 +40,10 @@ def paper(
     variant: Annotated[
         str, typer.Option(help="raw: the paper's form; standardized: features standardized by the first task.")
     ] = "raw",
+    extract: Annotated[
+        bool,
+        typer.Option("--extract", help="First make the missing feature files; downloads data sets and backbones."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
 ) -> None:
     """Run the paper's experiments beside the published numbers.
@@ -54,13 +60,18 @@ def paper(
     wanted = list(dict.fromkeys(trial.source for trial in trials))
     found = find_features(features, wanted)
     missing = [source for source in wanted if source not in found]
+    if extract and not dry_run:
+        found |= {source: _extracted(source, features) for source in missing}
+        missing = []
     runs = distinct_runs(trials, found, seeds)
     if dry_run:
         for experiment in chosen:
             own = distinct_runs(experiment.trials, found, seeds)
             left_out = len({trial.key for trial in experiment.trials if trial.source not in found}) * seeds
             print(f"{experiment.name:<9}{len(own):>4} runs{_without(left_out)}: {experiment.title}")
-        print(f"{len(runs)} runs in all, because tables and figures share some; {_kept(runs, out)} are in {out}")
+        print(
+            f"{len(runs)} runs in all, because tables and figures share some; {_finished(runs, out)} are in {out}"
+        )
         _print_missing(missing)
         return
     results = _run(runs, out, jobs, engine, address)
@@ -69,6 +80,16 @@ def paper(
         _print_experiment(experiment, library)
     _print_missing(missing)
     print(f"Figures and all tables on one page: taer report {out}")
+
+
+def _extracted(source: tuple[str, str], folder: Path) -> FeatureSet:
+    """The features that ``extract_command`` makes, in the folder of the others."""
+    from taer.features.extraction import extract
+    from taer.paper.features import extract_command
+
+    print(extract_command(source), file=sys.stderr)
+    dataset, backbone = source
+    return extract(dataset, backbone, folder / f"{dataset}-{backbone}.safetensors")
 
 
 def _chosen(names: list[str], variant: str) -> list[Experiment]:
@@ -87,7 +108,7 @@ def _run(runs: list[Run], out: Path, jobs: int | None, engine: Engine, address: 
             results, from_disk = run_with_progress(runs, out, jobs, fresh=False)
     except KeyboardInterrupt:
         print(
-            f"taer: stopped; {_kept(runs, out)} of {len(runs)} runs are finished and kept in {out}, "
+            f"taer: stopped; {_finished(runs, out)} of {len(runs)} runs are finished and kept in {out}, "
             "and the same command goes on from there",
             file=sys.stderr,
         )
@@ -96,7 +117,7 @@ def _run(runs: list[Run], out: Path, jobs: int | None, engine: Engine, address: 
     return results
 
 
-def _kept(runs: list[Run], out: Path) -> int:
+def _finished(runs: list[Run], out: Path) -> int:
     return sum((out / run.file_name).is_file() for run in runs)
 
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.answers import Answer, Format, answers, harmless, printer
-from taer.cli.app import app
-from taer.cli.examples import BackboneOption, TextColumn, Weights
+from taer.cli.app import HEADS, app
+from taer.cli.examples import TextColumn, Weights
 from taer.cli.inputs import Reader
 from taer.cli.labeled import Labeling, label_table
+from taer.cli.multilabel import LabelsLabeling, Separator, print_labels
 
 if TYPE_CHECKING:
     from taer.heads import Head
 
 
-@app.command()
+@app.command(rich_help_panel=HEADS)
 def predict(
     model: Annotated[Path, typer.Argument(help="A saved head.")],
     inputs: Annotated[
@@ -48,6 +49,13 @@ def predict(
             "others get it with 'taer fit --unknown'."
         ),
     ] = None,
+    errors_at_most: Annotated[
+        float | None,
+        typer.Option(
+            help="Also say which answers need no person (automatic) and which do (ask), so that at most this share of the "
+            "automatic ones is wrong, such as 0.02. 'taer automate' comes first."
+        ),
+    ] = None,
     top: Annotated[int | None, typer.Option(help="Only this many of the most likely classes.", min=1)] = None,
     format: Annotated[
         Format,
@@ -62,26 +70,59 @@ def predict(
             help="In CSV, put ' before texts that begin with =, +, - or @. A spreadsheet would run them as formulas.",
         ),
     ] = False,
-    backbone: BackboneOption = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Backbone for images or texts. [default: that of the head]")
+    ] = None,
     weights: Weights = None,
     text_column: TextColumn = None,
+    separator: Separator = ";",
 ) -> None:
-    """Print the predicted class of each input. If the file has labels, also print the accuracy, on stderr."""
-    from taer.persist.save import load
+    """Print the predicted class of each input. If the file has labels, also print the accuracy, on stderr.
 
-    head = load(model)
+    A head of several labels ('taer fit --multi-label') prints them with a separator between them.
+    """
+    from taer.multilabel.model import MultiLabel
+    from taer.persist.multilabel import load_head
+
+    head = load_head(model)
+    cell = harmless if escape_formulas else _unchanged
+    if isinstance(head, MultiLabel):
+        if unknown is not None or top is not None or errors_at_most is not None:
+            raise ValueError(
+                f"{model}: has several labels per sample; --unknown, --top and --errors-at-most are for heads of one"
+            )
+        reader = Reader(head, backbone, weights, text_column)
+        if out is None:
+            print_labels(reader, inputs, separator, format, cell)
+        else:
+            print(
+                label_table(
+                    LabelsLabeling(model, reader, out, prefix, None, None, cell, separator=separator), inputs
+                )
+            )
+        return
     if unknown is not None and unknown in head.classes_.astype(str):
         raise ValueError(f"--unknown {unknown}: that is one of the classes")
     _make_threshold(head, model, unknown)
+    automate = errors_at_most is not None
+    if errors_at_most is not None:
+        _check_promise(head, model, errors_at_most)
     top = None if top is None else min(top, len(head.classes_))
     reader = Reader(head, backbone, weights, text_column)
-    cell = harmless if escape_formulas else _unchanged
     if out is None:
-        _print_answers(reader, inputs, unknown, top, printer(format, top, cell), short=format is Format.labels)
+        _print_answers(
+            reader,
+            inputs,
+            unknown,
+            top,
+            printer(format, top, cell),
+            short=format is Format.labels,
+            automate=automate,
+        )
     elif format is not Format.labels:
         raise ValueError("--format is for what is printed; the suffix of --out says how the table is written")
     else:
-        print(label_table(Labeling(model, reader, out, prefix, unknown, top, cell), inputs))
+        print(label_table(Labeling(model, reader, out, prefix, unknown, top, cell, automate), inputs))
 
 
 def _unchanged(cell: Any) -> Any:
@@ -90,13 +131,29 @@ def _unchanged(cell: Any) -> Any:
 
 def _make_threshold(head: Head, model: Path, unknown: str | None) -> None:
     """A head that stores novelties makes its threshold now, if it has none."""
-    if not hasattr(head, "threshold_") and head.own_novelty:
-        head.novelty_threshold()
+    if not hasattr(head, "threshold_") and head.own_novelty and not hasattr(head, "automation_"):
+        try:
+            head.novelty_threshold()
+        except ValueError:  # no class has two samples
+            if unknown is not None:
+                raise
     if unknown is not None and not hasattr(head, "threshold_"):
         raise ValueError(
             f"{model}: keeps no threshold of novelty, and {head.name} cannot make one without samples; "
             "'taer fit --unknown' makes a head that has one"
         )
+
+
+def _check_promise(head: Head, model: Path, errors_at_most: float) -> None:
+    """Raise unless the threshold of automation that the head keeps promises this."""
+    promised = getattr(head, "automation_", None)
+    if promised is not None and promised["errors"] <= errors_at_most:
+        return
+    has = "keeps no threshold; learning drops it" if promised is None else f"promises {promised['errors']:g}"
+    raise ValueError(
+        f"--errors-at-most {errors_at_most:g}: {model} {has}; 'taer automate {model} EXAMPLES --errors-at-most "
+        f"{errors_at_most:g}' finds a threshold with held-out examples"
+    )
 
 
 def _print_answers(
@@ -107,12 +164,15 @@ def _print_answers(
     write: Callable[[list[Answer]], None],
     *,
     short: bool,
+    automate: bool,
 ) -> None:
     known = {str(label) for label in reader.head.classes_.tolist()}
     right: list[bool] = []  # for samples whose class the head knows
     others = 0
     for samples in reader.samples(inputs):
-        found = answers(reader.head, samples.names, samples.X, 1 if short and top is None else top, unknown)
+        found = answers(
+            reader.head, samples.names, samples.X, 1 if short and top is None else top, unknown, automate
+        )
         write(found)
         truth = samples.truth or []
         right += [str(answer.label) == label for answer, label in zip(found, truth, strict=False) if label in known]

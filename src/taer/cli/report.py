@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import COMPARE, app
 
 
-@app.command()
+@app.command(rich_help_panel=COMPARE)
 def report(
     directories: Annotated[list[Path], typer.Argument(help="A folder of results, or two folders to compare.")],
     out: Annotated[
@@ -26,10 +26,11 @@ def report(
         raise ValueError(f"one folder of results, or two to compare; got {len(directories)}")
     if out is None and len(directories) == 2:
         raise ValueError("two folders of results need --out, the folder for the report")
+    from taer.paper.sections import paper
     from taer.report import write_report
 
     try:
-        page = write_report(directories, out or directories[0] / "report")
+        page = write_report(directories, out or directories[0] / "report", paper())
     except ModuleNotFoundError as error:
         raise ValueError(f"'taer report' needs {error.name}: pip install 'taer[report]'") from None
     print(page)

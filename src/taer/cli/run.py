@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from textwrap import fill
@@ -11,56 +9,93 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import COMPARE, app
 from taer.cli.own import find_method
 from taer.cli.parameters import sweep
+from taer.cli.summary import Format, print_summary
 from taer.cli.workers import AddressOption, Engine, EngineOption, JobsOption, where, workers_alive
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from taer.experiment import Result, Run
     from taer.features import FeatureSet
     from taer.heads import Head
     from taer.stream import Stream
 
 
-class Format(StrEnum):
-    table = "table"
-    json = "json"
-    csv = "csv"
-    markdown = "markdown"
+class Kind(StrEnum):
+    """The streams of ``taer.make_stream``; the test of this command compares them."""
+
+    online = "online"
+    blurry = "blurry"
+    si_blurry = "si-blurry"
+    recurring = "recurring"
+    long_tailed = "long-tailed"
+    long_tailed_ordered = "long-tailed-ordered"
 
 
-@app.command()
+class Log(StrEnum):
+    wandb = "wandb"
+    tensorboard = "tensorboard"
+
+
+FeaturesArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="A feature file, a folder of shards, or the URL of one (s3://…). [default: the embedded sketches100]"
+    ),
+]
+MethodsOption = Annotated[
+    str,
+    typer.Option(
+        help="Names of heads, separated by commas, or 'all'; see 'taer methods'. module:Class for your own."
+    ),
+]
+TasksOption = Annotated[
+    int | None, typer.Option(help="Number of tasks; with --first, the number after the first. [default: 10]")
+]
+StreamOption = Annotated[
+    Kind | None,
+    typer.Option(
+        help="Another stream than tasks of disjoint classes: --tasks is then its number of sessions. Does not "
+        "combine with --first, --shots and --samples."
+    ),
+]
+FirstOption = Annotated[int | None, typer.Option(help="Number of classes in the first task.")]
+ShotsOption = Annotated[
+    int | None,
+    typer.Option(help="Training samples per class after the first task, drawn at random. [default: all]", min=1),
+]
+SamplesOption = Annotated[
+    Path | None,
+    typer.Option(
+        help='JSON file with the training samples of each task: {"sessions": {"0": [rows of train.x], "1": …}}. '
+        "Replaces --tasks, --first, --shots and --order."
+    ),
+]
+OrderOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Class order: 'torch' (run s uses torch's permutation of seed s), 'natural' (by class number), "
+        "'1993', 'icarl', or a file of class numbers. [default: torch]"
+    ),
+]
+SeedsOption = Annotated[int, typer.Option(help="Number of runs per head.", min=1)]
+OutOption = Annotated[Path, typer.Option(help="Folder of results.")]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Ignore results on disk and run again.")]
+FormatOption = Annotated[Format, typer.Option(help="Output format of the summary.")]
+
+
+@app.command(rich_help_panel=COMPARE)
 def run(
-    features: Annotated[
-        str | None,
-        typer.Argument(
-            help="A feature file, a folder of shards, or the URL of one (s3://…). [default: the embedded sketches100]"
-        ),
-    ] = None,
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Names of heads, separated by commas, or 'all'; see 'taer methods'. module:Class for your own."
-        ),
-    ] = "bayes,taer,er,finetune,joint",
-    tasks: Annotated[
-        int | None, typer.Option(help="Number of tasks; with --first, the number after the first. [default: 10]")
-    ] = None,
-    first: Annotated[int | None, typer.Option(help="Number of classes in the first task.")] = None,
-    shots: Annotated[
-        int | None,
-        typer.Option(
-            help="Training samples per class after the first task, drawn at random. [default: all]", min=1
-        ),
-    ] = None,
-    samples: Annotated[
-        Path | None,
-        typer.Option(
-            help='JSON file with the training samples of each task: {"sessions": {"0": [rows of train.x], "1": …}}. '
-            "Replaces --tasks, --first, --shots and --order."
-        ),
-    ] = None,
+    features: FeaturesArgument = None,
+    methods: MethodsOption = "bayes,taer,er,finetune,joint",
+    tasks: TasksOption = None,
+    stream: StreamOption = None,
+    first: FirstOption = None,
+    shots: ShotsOption = None,
+    samples: SamplesOption = None,
     epochs: Annotated[int | None, typer.Option(help="Number of passes over each task.")] = None,
     memory_size: Annotated[int | None, typer.Option(help="Number of samples of earlier tasks to store.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
@@ -74,20 +109,21 @@ def run(
             "those of other parameters. May be repeated.",
         ),
     ] = None,
-    order: Annotated[
-        str | None,
-        typer.Option(
-            help="Class order: 'torch' (run s uses torch's permutation of seed s), 'natural' (by class number), "
-            "'1993', 'icarl', or a file of class numbers. [default: torch]"
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Number of runs per head.", min=1)] = 3,
+    order: OrderOption = None,
+    seeds: SeedsOption = 3,
     jobs: JobsOption = None,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
-    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("results"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore results on disk and run again.")] = False,
-    format: Annotated[Format, typer.Option(help="Output format of the summary.")] = Format.table,
+    log: Annotated[
+        Log | None,
+        typer.Option(
+            help="Also log each epoch and task to Weights & Biases or to TensorBoard, in OUT/logs. Runs are then run "
+            "one by one."
+        ),
+    ] = None,
+    out: OutOption = Path("results"),
+    fresh: FreshOption = False,
+    format: FormatOption = Format.table,
 ) -> None:
     """Compare heads on the same tasks.
 
@@ -101,18 +137,44 @@ def run(
 
     data = load_features(features)
     common = {"epochs": epochs, "memory_size": memory_size, "lr": lr, "batch_size": batch_size}
-    chosen = sweep(_names(methods), common, set_ or [])
-    streams = _streams(data, tasks, first, order, shots, samples, seeds)
-    runs = [Run(streams[seed], name, params, seed) for name, params in chosen for seed in range(seeds)]
+    chosen = sweep(named_heads(methods), common, set_ or [])
+    streams = streams_of(data, stream, tasks, first, order, shots, samples, seeds)
+    unable = unable_heads(chosen, streams[0])
+    able = [(name, params) for name, params in chosen if name not in unable]
+    runs = [Run(streams[seed], name, params, seed) for name, params in able for seed in range(seeds)]
+    if log is not None:
+        jobs = _one_by_one(log, jobs, engine)
     with where(engine, address, jobs):
-        results, from_disk = run_with_progress(runs, out, jobs, fresh)
-    stream: dict[str, Any] = {"tasks": len(streams[0]), "first": first, "shots": shots, "seeds": seeds}
-    stream |= {"order": order or "torch"} if samples is None else {"samples": str(samples)}
+        results, from_disk = run_with_progress(runs, out, jobs, fresh, log)
+    about = about_streams(streams, first, shots, order, samples)
     source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
-    _print_summary(format, data, stream, summarize(results), source)
+    print_summary(format, data, about, summarize(results), source, unable)
 
 
-def _names(methods: str) -> list[str]:
+def about_streams(
+    streams: list[Stream], first: int | None, shots: int | None, order: str | None, samples: Path | None
+) -> dict[str, Any]:
+    """What the summary says about the streams."""
+    about: dict[str, Any] = {"tasks": len(streams[0]), "first": first, "shots": shots, "seeds": len(streams)}
+    about |= {"order": order or "torch"} if samples is None else {"samples": str(samples)}
+    return about | {"kind": streams[0].kind}
+
+
+def _one_by_one(log: Log, jobs: int | None, engine: Engine) -> int:
+    if jobs not in (None, 1) or engine is not Engine.local:
+        raise ValueError(f"--log {log} follows runs one by one; leave out --jobs and --engine")
+    return 1
+
+
+def unable_heads(chosen: list[tuple[str, dict[str, Any]]], stream: Stream) -> list[str]:
+    """The heads that cannot learn a stream whose tasks are not marked."""
+    from taer.heads import find_head
+
+    names = dict.fromkeys(name for name, _ in chosen)
+    return [name for name in names if stream.batch is not None and find_head(name).card.needs_boundaries]
+
+
+def named_heads(methods: str) -> list[str]:
     from taer.heads import HEADS
 
     names = list(HEADS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
@@ -121,6 +183,23 @@ def _names(methods: str) -> list[str]:
     if not names:
         raise ValueError("no method given")
     return list(dict.fromkeys(names))
+
+
+def streams_of(
+    data: FeatureSet,
+    stream: Kind | None,
+    tasks: int | None,
+    first: int | None,
+    order: str | None,
+    shots: int | None,
+    samples: Path | None,
+    seeds: int,
+) -> list[Stream]:
+    """One stream per seed, of the kind that the options describe."""
+    if stream is None:
+        return _streams(data, tasks, first, order, shots, samples, seeds)
+    _check_alone(stream, {"--first": first, "--shots": shots, "--samples": samples})
+    return _streams_of_kind(data, stream, tasks, order, seeds)
 
 
 def _streams(
@@ -133,7 +212,7 @@ def _streams(
     seeds: int,
 ) -> list[Stream]:
     """One stream per seed."""
-    from taer.stream import NAMED_ORDERS, class_stream, read_sessions, sample_stream
+    from taer.stream import class_stream, read_sessions, sample_stream
 
     if samples is not None:
         given = {"--tasks": tasks, "--first": first, "--shots": shots, "--order": order}
@@ -143,13 +222,35 @@ def _streams(
             return [sample_stream(data, read_sessions(samples))] * seeds
         except ValueError as error:
             raise ValueError(f"--samples {samples}: {str(error).removeprefix(f'{samples}: ')}") from None
-    fixed: Any = None
-    if order not in (None, "torch"):
-        fixed = order if order in NAMED_ORDERS else _order_from_file(Path(order))
     return [
-        class_stream(data, 10 if tasks is None else tasks, first, seed if fixed is None else fixed, shots, seed)
-        for seed in range(seeds)
+        class_stream(data, 10 if tasks is None else tasks, first, one, shots, seed)
+        for seed, one in enumerate(_orders(order, seeds))
     ]
+
+
+def _check_alone(kind: Kind | None, others: dict[str, Any]) -> None:
+    given = [option for option, value in others.items() if value is not None]
+    if kind is not None and given:
+        raise ValueError(f"--stream {kind} decides which samples come when; leave out {', '.join(given)}")
+
+
+def _streams_of_kind(
+    data: FeatureSet, kind: Kind, tasks: int | None, order: str | None, seeds: int
+) -> list[Stream]:
+    """One stream per seed, of a kind of ``taer.make_stream``."""
+    from taer.stream.kinds import make_stream
+
+    sessions = 10 if tasks is None else tasks
+    return [make_stream(data, kind, sessions, one, seed) for seed, one in enumerate(_orders(order, seeds))]
+
+
+def _orders(order: str | None, seeds: int) -> list[Any]:
+    """The class order of each seed."""
+    from taer.stream import NAMED_ORDERS
+
+    if order in (None, "torch"):
+        return list(range(seeds))
+    return [order if order in NAMED_ORDERS else _order_from_file(Path(order))] * seeds
 
 
 def _order_from_file(path: Path) -> list[int]:
@@ -163,14 +264,21 @@ def _order_from_file(path: Path) -> list[int]:
         raise ValueError(f"--order {path}: expected class numbers separated by spaces or commas") from None
 
 
-def run_with_progress(runs: list[Run], out: Path, jobs: int | None, fresh: bool) -> tuple[list[Result], int]:
+def run_with_progress(
+    runs: list[Run], out: Path, jobs: int | None, fresh: bool, log: Log | None = None
+) -> tuple[list[Result], int]:
     """Results in the order of the runs, and how many came from disk. Shows a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from taer.experiment import run_grid
+    from taer.experiment import Callback, Callbacks, run_grid
     from taer.threads import cores
 
+    loggers: list[Callback] = []
+    if log is not None:
+        from taer.experiment.loggers import LOGGERS
+
+        loggers = [LOGGERS[log](out / "logs" / log)]
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     results: dict[int, Result] = {}
@@ -179,14 +287,16 @@ def run_with_progress(runs: list[Run], out: Path, jobs: int | None, fresh: bool)
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task(f"runs{workers_alive()}", total=len(runs))
 
-        def on_task(run: Run, t: int, accuracy: float) -> None:
-            progress.update(
-                bar,
-                description=f"{run.method}, run {run.seed + 1}: task {t + 1} of {len(run.stream)}, "
-                f"{100 * accuracy:.1f} % on all classes so far",
-            )
+        class Shown(Callback):
+            def on_task(self, run: Run, task: int, measured: Mapping[str, float]) -> None:
+                progress.update(
+                    bar,
+                    description=f"{run.method}, run {run.seed + 1}: task {task + 1} of {len(run.stream)}, "
+                    f"{100 * measured['accuracy']:.1f} % on all classes so far",
+                )
 
-        for run, result, stored in run_grid(runs, out, jobs=jobs or cores(), fresh=fresh, on_task=on_task):
+        told = Callbacks(Shown(), *loggers)
+        for run, result, stored in run_grid(runs, out, jobs=jobs or cores(), fresh=fresh, callback=told):
             results[number[id(run)]] = result
             from_disk += stored
             progress.advance(bar)
@@ -199,98 +309,7 @@ def run_with_progress(runs: list[Run], out: Path, jobs: int | None, fresh: bool)
     return [results[i] for i in range(len(runs))], from_disk
 
 
-def _print_summary(
-    format: Format, data: FeatureSet, stream: dict[str, Any], rows: list[dict[str, Any]], source: str
-) -> None:
-    if format is Format.json:
-        described = {
-            "name": data.name,
-            "fingerprint": data.fingerprint,
-            "classes": len(data.classes),
-            "width": data.n_features,
-            **data.meta,
-        }
-        json.dump({"features": described, "stream": stream, "rows": rows}, sys.stdout, indent=2)
-        print()
-        return
-    if format is Format.csv:
-        import csv
-
-        from taer.experiment import FEW_SHOT
-
-        measured = {"A_T": "A_T", "AIA": "AIA", "ECE": "ECE", "novelty_AUROC": "novelty AUROC"}
-        measured["task_given"] = "task given"
-        measured |= {name: name.replace("_", " ") for name in FEW_SHOT}
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        names = [f"{name}{part}" for name in measured.values() for part in ("", " std")]
-        writer.writerow(["method", *names, "seconds", "memory samples", "memory bytes"])
-        for row in rows:
-            numbers = [row[name][key] for name in measured for key in ("mean", "std")]
-            writer.writerow([row["label"], *numbers, row["seconds"], row["memory_samples"], row["memory_bytes"]])
-        return
-    from taer.experiment import Spread
-    from taer.heads import find_head
-
-    runs = "1 run" if stream["seeds"] == 1 else f"{stream['seeds']} runs"
-    heading = (
-        f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
-        f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {runs}"
-    )
-    few_shot = stream["shots"] is not None or "samples" in stream
-    metrics = ["last", "base", "new", "AIA"] if few_shot else ["A_T", "AIA"]
-    guesses = any(find_head(row["method"]).card.guesses_task for row in rows)
-    metrics += ["task_given"] * guesses
-    header = [
-        "method",
-        *(f"{name.replace('_given', ' given')} (%)" for name in metrics),
-        "seconds",
-        "samples",
-        "bytes",
-    ]
-    cells = [
-        [
-            row["label"],
-            *(str(Spread(**row[name])) for name in metrics),
-            f"{row['seconds']:.2f}",
-            f"{row['memory_samples']:,.0f}",
-            f"{row['memory_bytes']:,.0f}",
-        ]
-        for row in rows
-    ]
-    if format is Format.markdown:
-        print(f"{heading}\n")
-        for line in (header, ["---"] + ["---:"] * (len(header) - 1), *cells):
-            print(f"| {' | '.join(line)} |")
-        return
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, title=heading, title_justify="left", caption_justify="left")
-    after_last = (
-        "last: accuracy on all test samples after the last task; base and new: on those of classes of the first and of "
-        "later tasks."
-        if few_shot
-        else "A_T: mean over tasks of the accuracy after the last task."
-    )
-    table.caption = (
-        f"{after_last} AIA: mean over phases of the accuracy on all classes so far. ±: standard deviation over runs. "
-        f"{'Task given: accuracy after the last task if the task of each sample is known. ' * guesses}"
-        "Samples, bytes: what a head keeps besides its weights (exemplars, statistics, penalties). "
-        f"{source}."
-    )
-    console, fits = Console(), len(header)
-    widths = [max(map(len, column)) + 3 for column in zip(header, *cells, strict=True)]
-    while sum(widths[:fits]) >= console.width and fits > 1 + len(metrics):
-        fits -= 1  # drop columns, which the other formats have, rather than cut the names of heads
-    for i, name in enumerate(header[:fits]):
-        table.add_column(name, justify="right" if i else "left", no_wrap=True)
-    for line in cells:
-        table.add_row(*line[:fits])
-    console.print(table)
-
-
-@app.command()
+@app.command(rich_help_panel=COMPARE)
 def methods(
     all_: Annotated[bool, typer.Option("--all", help="Also describe the heads of the zoo.")] = False,
     long: Annotated[bool, typer.Option("--long", help="Also the parameters of each head.")] = False,

@@ -4,37 +4,50 @@ from __future__ import annotations
 
 import secrets
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import SERVE, app
+
+# Options of every command that serves
+ServiceFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of examples and versions.")]
+FirstModel = Annotated[Path | None, typer.Option(help="Saved head to start a new DIR with.")]
+BackboneName = Annotated[str | None, typer.Option(help="Backbone for images or texts; see 'taer backbones'.")]
+MethodName = Annotated[
+    str | None, typer.Option(help="Name of the head for a new DIR; see 'taer methods'. [default: bayes]")
+]
+Relearn = Annotated[
+    bool,
+    typer.Option(
+        "--relearn", help="Learn all stored examples again as one version, with another --backbone or --method."
+    ),
+]
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.", min=0, max=65535)]
 
 
-@app.command()
+class Promote(StrEnum):
+    auto = "auto"
+    ask = "ask"
+    if_not_worse = "if-not-worse"
+
+
+@app.command(rich_help_panel=SERVE)
 def serve(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of examples and versions.")],
-    model: Annotated[Path | None, typer.Option(help="Saved head to start a new DIR with.")] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="Backbone for images or texts; see 'taer backbones'.")
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(help="Name of the head for a new DIR; see 'taer methods'. [default: bayes]"),
-    ] = None,
-    relearn: Annotated[
-        bool,
-        typer.Option(
-            "--relearn", help="Learn all stored examples again as one version, with another --backbone or --method."
-        ),
-    ] = False,
+    folder: ServiceFolder,
+    model: FirstModel = None,
+    backbone: BackboneName = None,
+    method: MethodName = None,
+    relearn: Relearn = False,
     demo: Annotated[
         bool,
         typer.Option("--demo", help="Start with ten animals learned from sketches, and a backbone for drawings."),
     ] = False,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.", min=0, max=65535)] = 8000,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
     token: Annotated[
         str | None,
         typer.Option(
@@ -49,9 +62,43 @@ def serve(
             metavar="NAME", help="Host name of a proxy in front of the service. Can be given several times."
         ),
     ] = None,
+    promote: Annotated[
+        Promote,
+        typer.Option(
+            help="What happens to a learned version: it answers at once, or a person is asked, or only if it is not shown "
+            "to be as good."
+        ),
+    ] = Promote.auto,
+    inbox: Annotated[
+        int,
+        typer.Option(
+            metavar="ROWS", min=0, help="Keep so many inputs that were unknown or uncertain, for a person to name."
+        ),
+    ] = 0,
+    inbox_days: Annotated[int, typer.Option(metavar="DAYS", min=1, help="How long to keep each of them.")] = 30,
+    errors_at_most: Annotated[
+        float | None,
+        typer.Option(
+            help="Say which answers need no person, so that at most this share of them is wrong, from held-out examples."
+        ),
+    ] = None,
     drawings: Annotated[
         bool, typer.Option("--drawings", help="Offer a sheet to draw on, if the backbone is for images.")
     ] = False,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Only answer, with the versions that another taer serve learns: its folder, or a URL of a copy of it.",
+        ),
+    ] = None,
+    many: Annotated[
+        bool, typer.Option("--many", help="DIR has many heads, one per folder; serve all of them.")
+    ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="With --many: drop heads from memory above so much, such as 2G."),
+    ] = None,
 ) -> None:
     """Serve a head over HTTP, with a web page to teach it.
 
@@ -59,27 +106,58 @@ def serve(
     """
     if demo and (model or method or relearn):
         raise ValueError("--demo brings a head of its own; leave out --model, --method and --relearn")
+    if errors_at_most is not None and not 0 < errors_at_most < 1:
+        raise ValueError(f"--errors-at-most must be above 0 and below 1, such as 0.02 (got {errors_at_most:g})")
+    if follow and (demo or model or method or relearn or inbox or errors_at_most or promote != Promote.auto):
+        raise ValueError("--follow takes what another service learns; only --backbone and addresses go with it")
+    if many and (demo or model or relearn or follow):
+        raise ValueError("--many serves heads that are in DIR; leave out --demo, --model, --relearn and --follow")
+    if memory and not many:
+        raise ValueError("--memory is for --many")
     if model and relearn:
         raise ValueError("--relearn goes on from the examples in DIR; leave out --model")
     try:
-        from taer.serve.access import Access
-        from taer.serve.run import run
+        from taer.serve.inbox import Bounds
+        from taer.serve.run import Access, run
     except ImportError as error:
         raise ValueError(f"the service needs {error.name}: pip install 'taer[serve]'") from None
 
     access = Access(host, port, token or secrets.token_urlsafe(16), public_name or [])
-    run(folder, model, backbone, demo, access, method, relearn, drawings)
+    bounds = Bounds(inbox, inbox_days) if inbox else None
+    if many:
+        from taer.serve.many.run import run_many, size_of
+
+        most = size_of(memory) if memory else None
+        run_many(folder, backbone, access, method, most, drawings, promote.value, bounds, errors_at_most)
+        return
+    run(
+        folder,
+        model,
+        backbone,
+        demo,
+        access,
+        method,
+        relearn,
+        drawings,
+        promote.value,
+        bounds,
+        follow,
+        errors_at_most,
+    )
 
 
-@app.command()
+@app.command(rich_help_panel=SERVE)
 def backup(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a service, which may be running.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a service, or of many heads, which may be running.")
+    ],
     out: Annotated[Path, typer.Argument(metavar="OUT.tar", help="File to write; it must not exist.")],
 ) -> None:
     """Back up a service, which may be running, to a tar file."""
     from taer.serve.backup import back_up
 
-    count, missing = back_up(folder, out)
-    for version in missing:
-        print(f"taer: {folder}: the file of version {version} is missing; it is not in the backup", file=sys.stderr)
-    print(f"{out}: the database and {count} versions; to restore: mkdir NEW && tar -xf {out} -C NEW")
+    made = back_up(folder, out)
+    for missing in made.missing:
+        print(f"taer: {missing} is missing; it is not in the backup", file=sys.stderr)
+    databases = "the database" if made.databases == 1 else f"{made.databases} databases"
+    print(f"{out}: {databases} and {made.versions} versions; to restore: mkdir NEW && tar -xf {out} -C NEW")

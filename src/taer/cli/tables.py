@@ -108,10 +108,11 @@ class Table:
             skip = max(0, skip - len(batch))
 
     def _csv(self, start: int) -> Iterator[Rows]:
-        from taer.features.sources.texts import open_csv
+        from taer.features.sources.texts import open_csv, separator
 
+        mark = separator(self.path)
         with open_csv(self.path) as lines:
-            reader = csv.reader(lines)
+            reader = csv.reader(lines, delimiter=mark)
             names = next(reader)
             everything = (self._fitted(row, reader.line_num, len(names)) for row in reader if row)
             rows = islice(everything, start, None)
@@ -147,8 +148,11 @@ def writer(path: Path, like: Path, new: Sequence[Column], cell: Callable[[Any], 
 
 
 def _to_csv(path: Path, like: Path, new: Sequence[Column], cell: Callable[[Any], Any]) -> Iterator[Write]:
+    from taer.features.sources.texts import separator
+
+    mark = separator(like) if like.suffix == ".csv" and like.is_file() else ","
     with path.open("w", newline="", encoding="utf-8-sig" if _is_marked(like) else "utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
+        table = csv.writer(file, delimiter=mark, lineterminator="\n")
         is_first = True
 
         def write(rows: Rows, values: list[list[Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.app import app
+from taer.cli.app import SERVE, app
 from taer.cli.wording import counted
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _BYTES = 11_000_000  # of images or vectors in one request
 _Request = tuple[str, dict[str, Any]]
 
 
-@app.command()
+@app.command(rich_help_panel=SERVE)
 def teach(
     url: Annotated[str, typer.Argument(metavar="URL", help="URL of a service, such as http://127.0.0.1:8000.")],
     examples: Annotated[

@@ -47,9 +47,9 @@ def where(engine: Engine, address: str | None, jobs: int | None = None) -> Itera
         return
     if jobs is not None:
         raise ValueError("--jobs goes with --engine local; a cluster works on as many runs as it has CPUs")
-    from taer.parallel import cluster
+    from taer.parallel import ray_cluster
 
-    with redirect_stdout(sys.stderr), cluster(address):
+    with redirect_stdout(sys.stderr), ray_cluster(address):
         yield
 
 

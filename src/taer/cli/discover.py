@@ -1,0 +1,217 @@
+"""``taer discover``: groups of samples of no known class, as a file in which a user names them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taer.cli.app import LOOP, app
+from taer.cli.examples import BackboneOption, TextColumn, Weights
+from taer.cli.inputs import Reader
+from taer.cli.pool import LoopModel, Pool, PoolArgument, read_pool
+from taer.cli.progress import stage
+from taer.cli.wording import counted
+
+if TYPE_CHECKING:
+    from taer.heads import Head
+    from taer.loop.discover import Discovery
+
+_WIDE = 40  # characters of a sample in the table
+_SUFFIXES = (".json", ".csv")
+_SAMPLES = ("typical 1", "typical 2", "typical 3")
+_COLUMNS = ("group", "name", "size", "distinct", "sure", "words", *_SAMPLES, "pool", "samples", "rows")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A group of a discovery, as it is written."""
+
+    group: int
+    name: str  # empty until the user gives one
+    size: int
+    distinct: int
+    sure: float
+    words: list[str]
+    typical: list[str]
+    rows: list[int]  # from 1, as 'taer predict' names them
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """The groups of a discovery, and the pool that they are in."""
+
+    pool: str
+    samples: int
+    groups: list[Proposal] = field(default_factory=list)
+
+
+@app.command(rich_help_panel=LOOP)
+def discover(
+    model: LoopModel,
+    pool: PoolArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the groups, .json or .csv. Give names to groups in the file, then teach them with "
+            "'taer learn HEAD --from-discovery FILE'."
+        ),
+    ] = None,
+    backbone: BackboneOption = None,
+    weights: Weights = None,
+    text_column: TextColumn = None,
+) -> None:
+    """Find groups of samples that belong to no known class."""
+    from taer.persist.save import load
+
+    head = load(model)
+    check_verb(head, "discover", model)
+    if out is not None and out.suffix not in _SUFFIXES:
+        raise ValueError(f"--out {out}: expected a name that ends in {' or '.join(_SUFFIXES)}")
+    if out is not None and out.exists() and not _is_discovery(out):
+        raise ValueError(f"{out}: exists and is not an earlier discovery; name another file")
+    samples = read_pool(Reader(head, backbone, weights, text_column), pool)
+    X = samples.features()
+    with stage(f"comparing {counted(len(samples), 'sample')}"):
+        found = head.discover(X)
+    proposals = Proposals(pool, len(samples), _proposals(found, samples))
+    _print(found, proposals)
+    if out is not None:
+        _write(out, proposals)
+        print(f"{out}: give names to groups there, then 'taer learn {model} --from-discovery {out}'")
+
+
+def check_verb(head: Head, verb: str, model: Path) -> None:
+    """Raise unless the head has a verb of the loop."""
+    if not hasattr(head, verb):
+        raise ValueError(f"{model}: {head.name} cannot {verb}; 'taer fit' makes a bayes head, which can")
+
+
+def _proposals(found: Discovery, pool: Pool) -> list[Proposal]:
+    from taer.loop.words import telling_words
+
+    members = [group.rows.tolist() for group in found.groups]
+    words = telling_words([[pool.shown[row] for row in rows] for rows in members]) if pool.kind == "text" else None
+    return [
+        Proposal(
+            number + 1,
+            "",
+            group.size,
+            group.distinct,
+            round(group.sure, 3),
+            words[number] if words else [],
+            [pool.shown[row] for row in group.typical],
+            sorted(row + 1 for row in members[number]),
+        )
+        for number, group in enumerate(found.groups)
+    ]
+
+
+def _print(found: Discovery, proposals: Proposals) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    known = int(found.known.sum())
+    grouped = sum(group.size for group in proposals.groups)
+    print(
+        f"{counted(len(proposals.groups), 'group')} of {counted(grouped, 'sample')}; {known} of {proposals.samples} look "
+        f"like known classes, {proposals.samples - known - grouped} belong to no group"
+    )
+    if not proposals.groups:
+        return
+    table = Table(
+        "group",
+        "size",
+        "distinct",
+        "sure",
+        "words" if proposals.groups[0].words else "",
+        "typical",
+        box=SIMPLE_HEAD,
+    )
+    for group in proposals.groups:
+        typical = "\n".join(_short(text) for text in group.typical)
+        numbers = (str(group.group), str(group.size), str(group.distinct), f"{group.sure:.2f}")
+        table.add_row(*numbers, ", ".join(group.words), typical)
+    console = Console(markup=False, highlight=False)
+    console.print(table)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
+
+
+def _write(out: Path, proposals: Proposals) -> None:
+    from taer.files import written_whole
+
+    with written_whole(out) as partial:
+        if out.suffix == ".json":
+            partial.write_text(json.dumps(asdict(proposals), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            return
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(_COLUMNS)
+            for group in proposals.groups:
+                typical = [*group.typical, "", ""][:3]
+                row = [
+                    group.group,
+                    group.name,
+                    group.size,
+                    group.distinct,
+                    group.sure,
+                    " ".join(group.words),
+                    *typical,
+                ]
+                table.writerow([*row, proposals.pool, proposals.samples, " ".join(map(str, group.rows))])
+
+
+def _is_discovery(path: Path) -> bool:
+    try:
+        _read(path)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(path: Path) -> Proposals:
+    """A discovery from its file, with what the user changed in it."""
+    expected = "expected a file that 'taer discover --out' wrote"
+    try:
+        if path.suffix == ".csv":
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                lines = list(csv.DictReader(file))
+            groups = [_from_csv(line) for line in lines]
+            return Proposals(lines[0]["pool"], int(lines[0]["samples"]), groups) if lines else Proposals("", 0)
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        groups = [Proposal(**group) for group in content["groups"]]
+        return Proposals(str(content["pool"]), int(content["samples"]), groups)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: {expected} ({error})") from None
+
+
+def _from_csv(line: dict[str, str]) -> Proposal:
+    typical = [line[name] for name in _SAMPLES if line[name]]
+    numbers = int(line["group"]), line["name"], int(line["size"]), int(line["distinct"]), float(line["sure"])
+    return Proposal(*numbers, line["words"].split(), typical, [int(row) for row in line["rows"].split()])
+
+
+def named_samples(path: Path, reader: Reader) -> tuple[Any, list[str]]:
+    """Features and labels of the groups of a discovery that have a name. Groups of one name are one class."""
+    if not path.is_file():
+        raise ValueError(f"--from-discovery {path}: no such file")
+    proposals = _read(path)
+    named = [group for group in proposals.groups if group.name.strip()]
+    if not named:
+        raise ValueError(f'{path}: no group has a name; write names into it, such as "name": "refunds"')
+    pool = read_pool(reader, proposals.pool)
+    rows = [row - 1 for group in named for row in group.rows]
+    same = len(pool) == proposals.samples and min(rows) >= 0 and max(rows) < len(pool)
+    shown = {text for group in named for text in group.typical}
+    if not same or not shown <= {pool.shown[row] for row in rows}:
+        raise ValueError(f"{path}: {proposals.pool} has changed since the discovery; run 'taer discover' again")
+    return pool.features(rows), [group.name.strip() for group in named for _ in group.rows]
