@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,10 @@ everyday = settings(max_examples=50, deadline=None, derandomize=True, database=N
 # Random features by the thousand and hundreds of units are for real data; the contract holds for a few.
 SMALL = {
     "ranpac": {"width": 50},
-    "rff-lda": {"width": 50},
+    "klda": {"width": 30, "draws": 2},
+    "gacl": {"width": 50, "gamma": 1.0},  # its own strength is for thousands of samples
+    "loranpac": {"width": 50},
+    "anacp": {"width": 50, "drawn": 20},
     **{name: {"width": 32} for name, head in taer.HEADS.items() if head.card.group == "adapter"},
 }
 SMALL["der-adapter"]["balanced_epochs"] = 10
@@ -63,11 +68,40 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache(tmp_path_factory):
-    """Keep exports and downloads of the tests out of the user's cache."""
+def _home(tmp_path_factory):
+    """Tests have a home and a cache of their own. A browser or a notebook may leave files in it, taer may not."""
+    home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HOME", str(home))
         yield
+    left = [str(path.relative_to(home)) for path in home.rglob("*taer*")]
+    assert not left, f"tests left files in the home folder: {left[:5]}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network():
+    """This process may connect to this machine only. (Processes that it starts are not watched.)"""
+    connect, own = socket.socket.connect, {"localhost", "::1", socket.gethostname()}
+
+    def checked(sock, address):
+        if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM:
+            host = address[0]
+            assert host in own or host.startswith("127.") or host in _addresses(), f"a test connects to {host}"
+        return connect(sock, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", checked)
+        yield
+
+
+@cache
+def _addresses() -> set[str]:
+    """Of this machine: a Ray cluster on it is reached by one of them."""
+    try:
+        return {found[4][0] for found in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        return set()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,9 @@
-/* Fails the n-th call that changes files under a folder. Loaded with LD_PRELOAD; see tests/faults.py.
+/* Fails the n-th call that changes files under a folder, or records them all. Loaded with LD_PRELOAD; see
+ * tests/faults.py.
  *
  * All processes that load it share one block of memory, the file named by FAULTS: which kinds of calls count, which
- * call fails and how, and how many were seen.
+ * call fails and how, and how many were seen. If FAULTS_RECORD names a file, each call that succeeded is appended to
+ * it: its kind, an offset or size, the lengths of a path and of the data, then both (of a renamed file both paths).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,10 +29,13 @@ struct control {
 };
 static struct control *control;
 static const char *under;
+static int record = -1;
 
 __attribute__((constructor)) static void start(void) {
     const char *file = getenv("FAULTS");
+    const char *to = getenv("FAULTS_RECORD");
     under = getenv("FAULTS_UNDER");
+    if (to && under) record = syscall(SYS_openat, AT_FDCWD, to, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (!file || !under) return;
     int fd = syscall(SYS_openat, AT_FDCWD, file, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;
@@ -47,69 +52,126 @@ static int counts(int kind, const char *path) {
     return fails;
 }
 
-static int counts_fd(int kind, int fd) {
-    char link[64], path[PATH_MAX];
-    if (!control || !(control->kinds & kind)) return 0;
+static int path_of(int fd, char *path) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
     if (length < 0) return 0;
     path[length] = 0;
-    return counts(kind, path);
+    return 1;
 }
 
-static int counts_at(int kind, int dir, const char *name) {
-    char link[64], path[2 * PATH_MAX];
-    if (!control || !(control->kinds & kind)) return 0;
-    if (name[0] == '/') return counts(kind, name);
+static int path_at(int dir, const char *name, char *path) {
+    char link[64];
+    if (name[0] == '/') return snprintf(path, 2 * PATH_MAX, "%s", name) > 0;
     if (dir == AT_FDCWD) snprintf(link, sizeof link, "/proc/self/cwd");
     else snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
     ssize_t length = readlink(link, path, PATH_MAX);
     if (length < 0) return 0;
-    snprintf(path + length, sizeof path - length, "/%s", name);
-    return counts(kind, path);
+    snprintf(path + length, 2 * PATH_MAX - length, "/%s", name);
+    return 1;
+}
+
+static int counts_fd(int kind, int fd) {
+    char path[PATH_MAX];
+    if (!control || !(control->kinds & kind)) return 0;
+    return path_of(fd, path) && counts(kind, path);
+}
+
+static int counts_at(int kind, int dir, const char *name) {
+    char path[2 * PATH_MAX];
+    if (!control || !(control->kinds & kind)) return 0;
+    return path_at(dir, name, path) && counts(kind, path);
+}
+
+static void recorded(int kind, int64_t at, const char *path, const void *data, size_t size) {
+    int saved = errno;
+    if (!strncmp(path, under, strlen(under))) {
+        int64_t head[4] = {kind, at, (int64_t)strlen(path), (int64_t)size};
+        struct iovec parts[3] = {{head, sizeof head}, {(void *)path, strlen(path)}, {(void *)data, size}};
+        syscall(SYS_writev, record, parts, 3); /* one call, so that records of several threads stay whole */
+    }
+    errno = saved;
+}
+
+static void recorded_fd(int kind, int64_t at, int fd, const void *data, size_t size) {
+    char path[PATH_MAX];
+    if (record >= 0 && path_of(fd, path)) recorded(kind, at, path, data, size);
+}
+
+static void recorded_at(int kind, int64_t at, int dir, const char *name, int from, const char *other) {
+    char path[2 * PATH_MAX], source[2 * PATH_MAX] = "";
+    if (record < 0 || !path_at(dir, name, path) || (other && !path_at(from, other, source))) return;
+    recorded(kind, at, path, source, strlen(source));
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 #define FAIL return errno = (int)control->error, -1
 
-#define WRITES(name, declared, shorter, ...)                                \
+#define WRITES(name, declared, shorter, at, ...)                            \
     ssize_t name declared {                                                 \
         if (counts_fd(WRITE, fd)) {                                         \
             if (control->mode != SHORT) FAIL;                               \
             shorter;                                                        \
         }                                                                   \
-        return REAL(name)(__VA_ARGS__);                                     \
+        ssize_t done = REAL(name)(__VA_ARGS__);                             \
+        if (done > 0) recorded_fd(WRITE, at, fd, data, done);               \
+        return done;                                                        \
     }
-WRITES(write, (int fd, const void *data, size_t size), size = (size + 1) / 2, fd, data, size)
-WRITES(pwrite, (int fd, const void *data, size_t size, off_t at), size = (size + 1) / 2, fd, data, size, at)
-WRITES(pwrite64, (int fd, const void *data, size_t size, off64_t at), size = (size + 1) / 2, fd, data, size, at)
-WRITES(writev, (int fd, const struct iovec *parts, int count), count = (count + 1) / 2, fd, parts, count)
+#define POSITION record < 0 ? 0 : lseek(fd, 0, SEEK_CUR) - done
+WRITES(write, (int fd, const void *data, size_t size), size = (size + 1) / 2, POSITION, fd, data, size)
+WRITES(pwrite, (int fd, const void *data, size_t size, off_t at), size = (size + 1) / 2, at, fd, data, size, at)
+WRITES(pwrite64, (int fd, const void *data, size_t size, off64_t at), size = (size + 1) / 2, at, fd, data, size, at)
 
-#define ON_FD(kind, name, declared, ...)                                    \
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    if (counts_fd(WRITE, fd)) {
+        if (control->mode != SHORT) FAIL;
+        count = (count + 1) / 2;
+    }
+    ssize_t done = REAL(writev)(fd, parts, count), left = done;
+    int64_t at = record < 0 || done <= 0 ? 0 : lseek(fd, 0, SEEK_CUR) - done;
+    for (int i = 0; record >= 0 && left > 0; i++) {
+        size_t size = parts[i].iov_len < (size_t)left ? parts[i].iov_len : (size_t)left;
+        recorded_fd(WRITE, at, fd, parts[i].iov_base, size);
+        at += size, left -= size;
+    }
+    return done;
+}
+
+#define ON_FD(kind, name, declared, at, ...)                                \
     int name declared {                                                     \
         if (counts_fd(kind, fd)) FAIL;                                      \
-        return REAL(name)(__VA_ARGS__);                                     \
+        int done = REAL(name)(__VA_ARGS__);                                 \
+        if (!done) recorded_fd(kind, at, fd, "", 0);                        \
+        return done;                                                        \
     }
-ON_FD(SYNC, fsync, (int fd), fd)
-ON_FD(SYNC, fdatasync, (int fd), fd)
-ON_FD(TRUNCATE, ftruncate, (int fd, off_t size), fd, size)
-ON_FD(TRUNCATE, ftruncate64, (int fd, off64_t size), fd, size)
-ON_FD(TRUNCATE, fallocate, (int fd, int mode, off_t at, off_t size), fd, mode, at, size)
+ON_FD(SYNC, fsync, (int fd), 0, fd)
+ON_FD(SYNC, fdatasync, (int fd), 0, fd)
+ON_FD(TRUNCATE, ftruncate, (int fd, off_t size), size, fd, size)
+ON_FD(TRUNCATE, ftruncate64, (int fd, off64_t size), size, fd, size)
 
-#define ON_PATH(kind, name, dir, path, declared, ...)                       \
+int fallocate(int fd, int mode, off_t at, off_t size) { /* room for data: nothing that is read changes */
+    if (counts_fd(TRUNCATE, fd)) FAIL;
+    return REAL(fallocate)(fd, mode, at, size);
+}
+
+#define ON_PATH(kind, name, at, dir, path, here, from, declared, ...)       \
     int name declared {                                                     \
         if (counts_at(kind, dir, path)) FAIL;                               \
-        return REAL(name)(__VA_ARGS__);                                     \
+        int done = REAL(name)(__VA_ARGS__);                                 \
+        if (!done) recorded_at(kind, at, dir, path, here, from);            \
+        return done;                                                        \
     }
-ON_PATH(RENAME, rename, AT_FDCWD, to, (const char *from, const char *to), from, to)
-ON_PATH(RENAME, renameat, there, to, (int here, const char *from, int there, const char *to), here, from, there, to)
-ON_PATH(RENAME, renameat2, there, to, (int here, const char *from, int there, const char *to, unsigned flags), here,
-        from, there, to, flags)
-ON_PATH(RENAME, link, AT_FDCWD, to, (const char *from, const char *to), from, to)
-ON_PATH(UNLINK, unlink, AT_FDCWD, path, (const char *path), path)
-ON_PATH(UNLINK, unlinkat, dir, path, (int dir, const char *path, int flags), dir, path, flags)
-ON_PATH(UNLINK, rmdir, AT_FDCWD, path, (const char *path), path)
-ON_PATH(MKDIR, mkdir, AT_FDCWD, path, (const char *path, mode_t mode), path, mode)
+ON_PATH(RENAME, rename, 0, AT_FDCWD, to, AT_FDCWD, from, (const char *from, const char *to), from, to)
+ON_PATH(RENAME, renameat, 0, there, to, here, from, (int here, const char *from, int there, const char *to), here, from,
+        there, to)
+ON_PATH(RENAME, renameat2, 0, there, to, here, from,
+        (int here, const char *from, int there, const char *to, unsigned flags), here, from, there, to, flags)
+ON_PATH(RENAME, link, 1, AT_FDCWD, to, AT_FDCWD, from, (const char *from, const char *to), from, to)
+ON_PATH(UNLINK, unlink, 0, AT_FDCWD, path, 0, NULL, (const char *path), path)
+ON_PATH(UNLINK, unlinkat, 0, dir, path, 0, NULL, (int dir, const char *path, int flags), dir, path, flags)
+ON_PATH(UNLINK, rmdir, 0, AT_FDCWD, path, 0, NULL, (const char *path), path)
+ON_PATH(MKDIR, mkdir, 0, AT_FDCWD, path, 0, NULL, (const char *path, mode_t mode), path, mode)
 
 #define OPENS(name, dir, declared, ...)                                     \
     int name declared {                                                     \
@@ -118,7 +180,9 @@ ON_PATH(MKDIR, mkdir, AT_FDCWD, path, (const char *path, mode_t mode), path, mod
         mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
         va_end(rest);                                                       \
         if (flags & (O_WRONLY | O_RDWR | O_CREAT) && counts_at(OPEN, dir, path)) FAIL; \
-        return REAL(name)(__VA_ARGS__, mode);                               \
+        int done = REAL(name)(__VA_ARGS__, mode);                           \
+        if (done >= 0 && flags & (O_CREAT | O_TRUNC)) recorded_at(OPEN, !!(flags & O_TRUNC), dir, path, 0, NULL); \
+        return done;                                                        \
     }
 OPENS(open, AT_FDCWD, (const char *path, int flags, ...), path, flags)
 OPENS(open64, AT_FDCWD, (const char *path, int flags, ...), path, flags)

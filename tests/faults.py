@@ -31,14 +31,19 @@ class Seen:
     failed: int = 0
 
 
+def compiled(work: Path) -> Path:
+    """The library that is loaded into tested processes."""
+    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
+    library, source = work / "faults.so", Path(__file__).with_name("faults.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
 class Faults:
     """Faults in the files below ``under``, for processes with :attr:`environment`."""
 
     def __init__(self, work: Path, under: Path) -> None:
-        compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
-        library, control = work / "faults.so", work / "faults.control"
-        source = Path(__file__).with_name("faults.c")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+        library, control = compiled(work), work / "faults.control"
         control.write_bytes(bytes(_CONTROL.size))
         with control.open("r+b") as file:
             self._control = mmap.mmap(file.fileno(), _CONTROL.size)

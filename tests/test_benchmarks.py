@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.speed import check
 from taer.features import save_features
 from tests.conftest import small_features
 
@@ -86,6 +87,7 @@ def test_every_idea_that_was_tried_can_be_tried_again():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_few_shot_tables_and_their_resumption(tmp_path):
     """Heads and classifiers of scikit-learn on a set of ten small classes."""
@@ -130,12 +132,12 @@ def test_other_readings_are_what_they_say():
         "rng = np.random.default_rng(0)\n"
         "X, y = rng.normal(size=(80, 5)) + np.repeat(np.eye(4, 5), 20, axis=0), np.repeat([0, 1, 2, 3], 20)\n"
         "def learned(head):\n"
-        "    return head.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:]).columns_\n"
+        "    return head.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:]).weights_\n"
         "plain = learned(taer.Finetune(random_state=0))\n"
         "assert np.allclose(learned(readings.LwFOverAll(lambda_old=0.0, random_state=0)), plain)\n"
         "held = learned(readings.LwFOverAll(lambda_old=300.0, lr=0.01, random_state=0))\n"
         "free = learned(readings.LwFOverAll(lambda_old=0.0, lr=0.01, random_state=0))\n"
-        "first = taer.Finetune(lr=0.01, random_state=0).partial_fit(X[:40], y[:40]).columns_\n"
+        "first = taer.Finetune(lr=0.01, random_state=0).partial_fit(X[:40], y[:40]).weights_\n"
         "apart = [np.ptp((columns[:2] - first) @ X[40:].T, axis=0).mean() for columns in (held, free)]\n"
         "assert apart[0] < apart[1] / 3, apart\n"
         "task = Task(X[40:], y[40:], n_known=2, n_classes=4, number=3)\n"
@@ -143,3 +145,14 @@ def test_other_readings_are_what_they_say():
         "assert taer.zoo.BiC()._old_share(task) == 1 / 2\n"
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_slow_down_is_found():
+    recorded = {"a": 2.0, "b": 1.0}
+    assert check.slower({"a": 2.0 * check.TOLERANCE, "b": 0.1}, recorded) == []
+    (found,) = check.slower({"a": 2.01 * check.TOLERANCE, "b": 1.0}, recorded)
+    assert found.startswith("a: 3.01, more than 1.5 times the 2.00")
+    assert check.slower({"a": 2.0, "c": 1.0}, recorded) == [
+        "b: recorded, but not measured",
+        "c: measured, but not recorded",
+    ]

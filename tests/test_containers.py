@@ -10,8 +10,8 @@ import pytest
 
 import taer
 from taer import metrics
+from taer.inspection.audit import audit
 from taer.memory import Reservoir
-from taer.persist.audit import audit
 from tests.conftest import blobs
 
 ORDER = np.random.default_rng(0).permutation(60)  # of the labels of an index that was shuffled

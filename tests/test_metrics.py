@@ -21,6 +21,18 @@ SCORES = np.array(
 )
 
 
+def test_forward_transfer_counts_what_was_known_before():
+    full = np.array([[0.9, 0.4, 0.0], [0.8, 0.9, 0.5], [0.7, 0.8, 0.9]])
+    assert metrics.forward_transfer(full, np.array([0.1, 0.1, 0.2])) == pytest.approx((0.3 + 0.3) / 2)
+    seen_only = metrics.accuracy_matrix([full[0, :1], full[1, :2], full[2]])
+    assert metrics.forward_transfer(seen_only, np.zeros(3)) == 0
+    assert metrics.forward_transfer(full[:1, :1], np.zeros(1)) == 0
+
+
+def test_the_area_under_the_accuracy_weighs_by_samples():
+    assert metrics.anytime_accuracy([100, 150, 200], [1.0, 0.5, 0.0]) == pytest.approx((100 + 25) / 200)
+
+
 def test_accuracy_of_each_task_and_their_means():
     row = metrics.task_accuracies(Y, SCORES.argmax(axis=1), TASK_OF)
     np.testing.assert_allclose(row, [1 / 3, 1 / 3])

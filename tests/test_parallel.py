@@ -43,7 +43,10 @@ class TwoNodes:
 
         self._cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
         self.address = self._cluster.address
-        self._second = self._cluster.add_node(**NODE, **second)
+        try:
+            self._second = self._cluster.add_node(**NODE, **second)
+        except Exception:  # Ray's own: on a busy machine, a node may not register in time
+            self._second = self._cluster.add_node(**NODE, **second)
 
     def kill_one(self) -> None:
         self._cluster.remove_node(self._second, allow_graceful=False)  # SIGKILL
@@ -115,7 +118,7 @@ def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     here, head_here = results_of(runs, tmp_path / "here"), taer.SLDA().fit(X, y)
     put, puts = ray.put, []
     monkeypatch.setattr(ray, "put", lambda value: puts.append(type(value).__name__) or put(value))
-    with two_nodes() as nodes, taer.cluster(nodes.address):
+    with two_nodes() as nodes, taer.ray_cluster(nodes.address):
         assert str(parallel.workers()) == "2 workers on 2 nodes"
         there = results_of(runs, tmp_path / "there")
         assert puts == ["FeatureSet"]  # sent once, not with each of four runs
@@ -149,7 +152,7 @@ def warm_up(folder):
 
 @pytest.mark.slow
 def test_work_of_a_dead_node_is_done_again_elsewhere(nodes, tmp_path):
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         warm_up(tmp_path / "warm")
         work = tmp_path / "work"
         work.mkdir()
@@ -176,7 +179,7 @@ def test_work_of_a_dead_node_is_done_again_elsewhere(nodes, tmp_path):
 def test_a_grid_survives_the_death_of_a_node(nodes, tmp_path):
     runs = grid(epochs=150, seeds=6)
     finished = 0
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         warm_up(tmp_path / "warm")
         for finished, _ in enumerate(run_grid(runs, tmp_path / "there"), start=1):
             assert len(list((tmp_path / "there").glob("*.json"))) >= finished  # on disk as soon as it is told of
@@ -218,7 +221,7 @@ def test_an_extraction_survives_the_death_of_a_node(nodes, slow_onnx, tmp_path, 
         if done == 200:
             nodes.kill_one()
 
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         warm_up(tmp_path / "warm")
         taer.extract(images, str(slow_onnx), tmp_path / "there.safetensors", progress=watch)
     taer.extract(images, str(slow_onnx), tmp_path / "here.safetensors")
@@ -241,7 +244,7 @@ def test_an_extraction_begun_here_is_finished_there(nodes, tiny_onnx, tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         taer.extract(images, str(tiny_onnx), out, progress=stop)
     calls = []
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         taer.extract(images, str(tiny_onnx), out, progress=lambda done, total: calls.append(done))
     assert calls[0] == 16  # what was finished here counts there
     taer.extract(images, str(tiny_onnx), tmp_path / "whole.safetensors")
@@ -254,7 +257,7 @@ def test_a_mistake_there_is_told_as_here(nodes, tiny_onnx, tmp_path):
     bad = sorted(images.glob("train/circle/*.png"))[2]
     bad.write_bytes(b"no image")
     out = tmp_path / "features.safetensors"
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         with pytest.raises(ValueError, match=rf"^{bad}: cannot be read .*skip_bad=True"):
             taer.extract(images, str(tiny_onnx), out)
         assert taer.extract(images, str(tiny_onnx), out, skip_bad=True).meta["skipped"] == "1"
@@ -266,9 +269,9 @@ def test_statistics_of_blocks_survive_the_death_of_a_node(nodes, monkeypatch):
     monkeypatch.setattr("taer.heads.closed_form.collect._PIECES", 1)
     monkeypatch.setattr("taer.rows._CHUNK", 256 * 256)
     X, y = blobs(20, 500, width=256)
-    heads = [taer.SLDA(), taer.zoo.RanPAC(width=300, random_state=0), taer.zoo.RFFLDA(width=300, random_state=0)]
+    heads = [taer.SLDA(), taer.zoo.RanPAC(width=300, random_state=0), taer.zoo.GACL(width=300, random_state=0)]
     here = [clone(head).fit(X, y) for head in heads]
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         killer = threading.Timer(1.0, nodes.kill_one)
         killer.start()
         for head, same in zip(heads, here, strict=True):
@@ -285,7 +288,7 @@ def test_small_features_are_sent_and_large_ones_opened_by_their_path(nodes, tmp_
     save_features(small_features(), path)
     (small,) = grid(epochs=2, seeds=1, methods=["slda"])
     runs = {}
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         for name, size in (("sent", 1 << 30), ("opened", 1000)):
             monkeypatch.setattr("taer.experiment.grid._SMALL", size)
             features = taer.load_features(path)
@@ -303,7 +306,7 @@ def test_a_head_learns_from_shards_on_the_nodes(nodes, tmp_path):
     save_features(small_features(), tmp_path / "shards", shard_rows=70)
     features = taer.load_features(tmp_path / "shards")
     here = taer.SLDA().fit(features.train_x, features.train_y)
-    with taer.cluster(nodes.address):
+    with taer.ray_cluster(nodes.address):
         there = taer.SLDA().fit(features.train_x, features.train_y)
         for task in class_stream(features, tasks=5):
             taer.SLDA().fit(task.X_train, task.y_train)
@@ -360,7 +363,7 @@ def test_a_frozen_model_takes_a_gpu_or_a_node(monkeypatch, nodes, share, workers
 def test_an_extraction_on_a_cluster_with_gpus(tiny_onnx, tmp_path):
     """Ray is told that one node has a GPU; the model does not find it and runs on the CPU of that node."""
     images = write_drawings(tmp_path / "some")
-    with two_nodes(num_gpus=1) as nodes, taer.cluster(nodes.address):
+    with two_nodes(num_gpus=1) as nodes, taer.ray_cluster(nodes.address):
         assert str(parallel.workers(parallel.device_share())) == "1 worker on 1 node"
         there = taer.extract(images, str(tiny_onnx), tmp_path / "there.safetensors")
     here = taer.extract(images, str(tiny_onnx), tmp_path / "here.safetensors")

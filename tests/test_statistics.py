@@ -170,3 +170,129 @@ def test_parts_add_up_and_can_be_taken_away(case):
         assert_close(whole.forget(label), of(np.flatnonzero(y != label)), X)
     restored = ClassStatistics.from_arrays(whole.to_arrays())
     np.testing.assert_array_equal(restored.scatter, whole.scatter)
+
+
+def weighted(X, y, weight, **kind):
+    return ClassStatistics(X.shape[1], **kind).update(X, y, weight)
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"per_class": True}, {"diagonal": True}], ids=["pooled", "per class", "diagonal"]
+)
+def test_a_weight_is_a_number_of_equal_rows(data, kind):
+    X, y = data
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    often = np.repeat(np.arange(len(y)), weight)
+    assert_same(weighted(X, y, weight, **kind), weighted(X[often], y[often], None, **kind))
+    chunks = [(X[:99], y[:99], weight[:99].astype(float)), (X[99:], y[99:], weight[99:].astype(float))]
+    assert_same(ClassStatistics.of_chunks(chunks, y, **kind), weighted(X, y, weight, **kind))
+    assert ClassStatistics.of_chunks(chunks, y).per_class is False
+
+
+@pytest.mark.parametrize("weight", [[1.0], [1.0, 0.0], [1.0, -1.0], [1.0, np.inf], [1.0, np.nan], [[1.0, 1.0]]])
+def test_weights_that_are_none_are_refused(weight):
+    statistics = ClassStatistics(1)
+    with pytest.raises(ValueError, match=r"^weights must be finite numbers above 0, one for each row$"):
+        statistics.update(np.ones((2, 1)), [0, 1], weight)
+    assert weighted(np.ones((2, 1)), [0, 1], [0.5, 1]).n_samples == 1.5
+
+
+def test_labels_of_any_whole_number_type():
+    X = np.ones((2, 1))
+    for labels in (np.array([False, True]), np.array([0, 1], np.uint8), np.array([0, 2**63 - 1], np.uint64)):
+        assert weighted(X, labels, None).labels.tolist() == labels.tolist()
+    with pytest.raises(ValueError, match=r"between -2\*\*63 and 2\*\*63 - 1, got 9223372036854775808$"):
+        weighted(X, np.array([0, 2**63], np.uint64), None)
+    with pytest.raises(ValueError, match=r"^labels must be integers, got float64$"):
+        weighted(X, [0.0, 1.0], None)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"^the rows contain NaN or infinity$"):
+            weighted(X * bad, [0, 1], None)
+    with pytest.raises(ValueError, match=r"^there are no rows$"):
+        ClassStatistics.of_chunks([], np.arange(2))
+
+
+def test_the_covariance_has_the_unbiased_divisor(data):
+    X, y = data
+    centered = X - np.array([X[y == label].mean(axis=0) for label in range(6)])[y]
+    np.testing.assert_allclose(collect(X, y).covariance(), centered.T @ centered / (len(X) - 6), rtol=1e-9)
+    two = np.array([[0.0], [2.0]])
+    np.testing.assert_allclose(collect(two, np.zeros(2, int)).covariance(), 2.0)  # one degree of freedom
+    np.testing.assert_allclose(
+        weighted(two, [0, 0], [0.05, 0.05]).covariance(), 1.0
+    )  # of small weights: their mean
+    np.testing.assert_allclose(weighted(two, [0, 0], [0.75, 0.75]).covariance(), 1.5)
+    same = np.repeat([[0.1, 1e8]], 7, axis=0)
+    np.testing.assert_array_equal(collect(same, np.zeros(7, int)).covariance(), np.zeros((2, 2)))
+    np.testing.assert_array_equal(ClassStatistics(2).covariance(), np.zeros((2, 2)))
+
+
+def test_without_a_class_the_others_move_up(data):
+    X, y = data
+    exact, pooled = collect(X, y, per_class=True), collect(X, y)
+    moved = np.where(y > 2, y - 1, y)
+    assert_same(exact.without(2), collect(X[y != 2], moved[y != 2], per_class=True))
+    left = pooled.without(2)
+    assert left.labels.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(left.means, np.delete(pooled.means, 2, axis=0))
+    np.testing.assert_array_equal(left.counts, np.delete(pooled.counts, 2))
+    np.testing.assert_allclose(left.covariance(), pooled.covariance(), rtol=1e-12)
+    assert pooled.labels.tolist() == [0, 1, 2, 3, 4, 5]
+    two = collect(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1]))
+    np.testing.assert_allclose(two.without(0).scatter, two.scatter)  # at least one degree of freedom on both sides
+    np.testing.assert_allclose(two.without(1).scatter, two.scatter)
+    with pytest.raises(ValueError, match=r"^forgetting a class exactly needs statistics with per_class=True$"):
+        pooled.forget(2)
+
+
+def forged(statistics, **arrays):
+    return ClassStatistics.from_arrays({**statistics.to_arrays(), **arrays})
+
+
+def test_statistics_that_cannot_be_are_refused(data):
+    X, y = data
+    good = collect(X, y, per_class=True)
+    good.check(5, 6)
+    one = collect(X[:6], np.arange(6))
+    one.check(5, 6)  # a sample of each class, and no scatter
+    collect(X * 1e-9, y).check(5, 6)
+    ClassStatistics(5).update(X, y).check(5, 6)
+    scatter, scatters = good.scatter, good.to_arrays()["scatters"]
+    largest = np.abs(scatter).max()
+    tilted, negative, rounding = (np.zeros((5, 5)) for _ in range(3))
+    tilted[0, 1], negative[0, 0], rounding[0, 1] = 1e-3 * largest, -scatter[0, 0] - 1e-3 * largest, 1e-9 * largest
+    forged(good, scatter=scatter + rounding).check(5, 6)
+    refused = {
+        r"^expected the labels 0 to 5$": [
+            forged(good, labels=good.labels + 1),
+            forged(good, labels=good.labels.astype(np.int32)),
+        ],
+        r"^expected finite numbers of the shape \(": [
+            forged(good, counts=good.counts.astype(np.float32)),
+            forged(good, means=good.means[:, :4]),
+            forged(good, means=good.means * np.nan),
+            forged(good, scatter=scatter[:4]),
+            forged(good, scatters=scatters * np.inf),
+            forged(good, counts=good.counts[:, None]),
+        ],
+        r"^expected samples of every label$": [forged(good, counts=good.counts * [1, 1, 0, 1, 1, 1])],
+        r"^expected scatters, symmetric and without negative variances$": [
+            forged(good, scatter=scatter + tilted),
+            forged(good, scatter=scatter + negative),
+            forged(good, scatters=scatters + tilted),
+            forged(collect(X * 1e-9, y), scatter=1e-18 * (scatter + tilted)),
+        ],
+    }
+    for message, wrong in refused.items():
+        for statistics in wrong:
+            with pytest.raises(ValueError, match=message):
+                statistics.check(5, 6)
+    with pytest.raises(ValueError, match="expected the labels 0 to 6"):
+        good.check(5, 7)
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        forged(good, scatters=scatters[:5])
+
+
+def test_statistics_of_nothing_are_restored():
+    empty = ClassStatistics(3, per_class=True)
+    assert ClassStatistics.from_arrays(empty.to_arrays()).to_arrays()["scatters"].shape == (0, 3, 3)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+import taer
 from taer.experiment import Run, execute
 from taer.stream import class_order, class_stream, read_sessions, sample_stream
+from taer.stream.kinds import make_stream
 
 
 @pytest.mark.parametrize(
@@ -152,10 +155,137 @@ def test_impossible_samples_are_refused(features, sessions, message):
         sample_stream(features, sessions)
 
 
-def test_a_class_in_two_sessions_is_refused(features):
+def test_a_class_may_return_but_each_session_needs_a_new_one(features):
     a, b = np.flatnonzero(features.train_y == 6)[:2].tolist()
-    with pytest.raises(ValueError, match="class 'class6' has rows in the sessions 0 and 1"):
+    c = int(np.flatnonzero(features.train_y == 2)[0])
+    stream = sample_stream(features, [[a], [b, c]])
+    assert stream.tasks == ((6,), (2,))
+    assert stream.classes_of(1) == (2, 6)
+    assert stream.returning
+    with pytest.raises(ValueError, match="session 1 has only classes of earlier sessions"):
         sample_stream(features, [[a], [b]])
+
+
+# Streams without clear tasks
+
+
+@pytest.fixture(scope="module")
+def many():
+    """40 classes of 50 samples."""
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(40), 50))
+    X = np.eye(40, dtype=np.float32)[y] + 0.1 * np.random.default_rng(1).normal(size=(2000, 40)).astype(np.float32)
+    names = [f"class{label}" for label in range(40)]
+    return taer.FeatureSet(X, y, X[::5], y[::5], tuple(names))
+
+
+def counts(stream):
+    """Training samples by session and class."""
+    labels = stream.features.train_y
+    return np.stack([np.bincount(labels[list(rows)], minlength=40) for rows in stream.rows])
+
+
+def every_row_once(stream):
+    return sorted(row for rows in stream.rows for row in rows) == list(range(len(stream.features.train_y)))
+
+
+def test_half_of_the_classes_of_a_blurry_stream_stay_in_one_session(many):
+    """i-Blurry-50-10: 20 disjoint classes, 5 in each of 4 sessions; a tenth of the other samples is spread evenly."""
+    stream = make_stream(many, "blurry", sessions=4)
+    found = counts(stream)
+    stays = (found > 0).sum(axis=0) == 1
+    order = class_order(0, 40)
+    assert set(order[:20]) <= set(np.flatnonzero(stays).tolist())
+    assert [len(np.flatnonzero(found[t])[stays[np.flatnonzero(found[t])]]) >= 5 for t in range(4)] == [True] * 4
+    for t, home in enumerate(np.array_split(order[20:], 4)):
+        assert (found[t, home] >= 45).all()  # of 50, a tenth leaves, and may come back
+    away = sum(
+        int(np.delete(found[:, home], t, axis=0).sum()) for t, home in enumerate(np.array_split(order[20:], 4))
+    )
+    assert 50 <= away <= 100  # of 100 that are spread, about a quarter falls back into its own session
+    assert every_row_once(stream)
+    assert stream.returning
+
+
+def test_sessions_of_si_blurry_have_random_sizes(many):
+    stream = make_stream(many, "si-blurry", sessions=4)
+    disjoint = set(class_order(0, 40)[:20])
+    sizes = [len(disjoint & set(stream.classes_of(t))) for t in range(4)]
+    assert sum(sizes) == 20
+    assert min(sizes) >= 1
+    assert len({tuple(len(task) for task in make_stream(many, "si-blurry", 4, 0, s).tasks) for s in range(5)}) > 1
+    assert every_row_once(stream)
+
+
+def test_classes_of_a_recurring_stream_come_back_with_other_samples(many):
+    stream = make_stream(many, "recurring", sessions=4)
+    found = counts(stream)
+    for t, group in enumerate(np.array_split(class_order(0, 40), 4)):
+        assert (found[:t, group] == 0).all()
+        assert (found[t, group] == (50 if t == 3 else 25)).all()
+        assert (found[t + 1 :, group] >= 25 // 3).all()
+    assert [len(stream.classes_of(t)) - len(stream.tasks[t]) for t in range(4)] == [0, 10, 20, 30]
+    assert every_row_once(stream)
+
+
+@pytest.mark.parametrize("kind", ["long-tailed", "long-tailed-ordered"])
+def test_a_long_tail_has_its_ratio(many, kind):
+    X, y = np.repeat(many.train_x, 4, axis=0), np.repeat(many.train_y, 4)
+    wide = taer.FeatureSet(X, y, many.test_x, many.test_y, many.classes)
+    stream = make_stream(wide, kind, sessions=4)
+    found = counts(stream).sum(axis=0)
+    assert (found.max(), found.min()) == (200, 2)
+    by_arrival = found[class_order(0, 40)]
+    assert (np.diff(by_arrival) <= 0).all() == (kind == "long-tailed-ordered")
+    assert np.sort(found)[::-1][10] == round(200 * 100 ** (-10 / 39))
+    assert not stream.returning
+
+
+def test_an_online_stream_has_batches_of_ten_and_no_boundaries(many, monkeypatch):
+    """Every sample once; a batch never mixes two sessions, but nothing else marks where one ends."""
+    stream = make_stream(many, "online", sessions=4)
+    assert (stream.batch, [len(task) for task in stream.tasks]) == (10, [10] * 4)
+    assert every_row_once(stream)
+    sizes, learn = [], taer.NCM.partial_fit
+    monkeypatch.setattr(taer.NCM, "partial_fit", lambda head, X, y: (sizes.append(len(y)), learn(head, X, y))[1])
+    result = execute(Run(stream, "ncm", {}, 0))
+    assert sizes == [10] * 200
+    assert [n for n, _ in result["anytime"]] == list(range(100, 2001, 100))
+    mean = np.mean([accuracy for _, accuracy in result["anytime"]])
+    assert result["A_AUC"] == pytest.approx(mean)
+
+
+def test_scores_of_a_frozen_head_are_measured_again_when_its_classes_return(many):
+    """The accuracy of the last phase is that of the head, not of columns kept from before."""
+    noisy = many.train_x + np.random.default_rng(2).normal(size=many.train_x.shape).astype(np.float32)
+    many = taer.FeatureSet(noisy, many.train_y, noisy[::5], many.train_y[::5], many.classes)
+    stream = make_stream(many, "recurring", sessions=4)
+    head = taer.NCM()
+    for task in stream:
+        head.partial_fit(task.X_train, task.y_train)
+    assert execute(Run(stream, "ncm", {}, 0))["last"] == pytest.approx(head.score(many.test_x, many.test_y))
+
+
+def test_the_order_of_samples_and_the_kind_decide_a_result(many):
+    names = {Run(make_stream(many, kind, 4, 0, seed), "ncm", {}, 0).file_name
+             for kind in ("online", "blurry", "recurring") for seed in (0, 1)}  # fmt: skip
+    assert len(names) == 6
+    online = make_stream(many, "online", 4)
+    turned = dataclasses.replace(online, rows=tuple(rows[::-1] for rows in online.rows))
+    assert Run(online, "ncm", {}, 0).file_name != Run(turned, "ncm", {}, 0).file_name
+
+
+@pytest.mark.parametrize(
+    ("kind", "sessions", "message"),
+    [
+        ("foggy", 4, "unknown stream 'foggy'; there are online, blurry"),
+        ("blurry", 30, "take at most 20 sessions"),
+        ("online", 0, "at least one session"),
+        ("recurring", 41, "40 classes are too few for 41 sessions"),
+    ],
+)
+def test_impossible_kinds_are_refused(many, kind, sessions, message):
+    with pytest.raises(ValueError, match=message):
+        make_stream(many, kind, sessions)
 
 
 @pytest.mark.parametrize(

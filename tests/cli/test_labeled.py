@@ -45,6 +45,28 @@ def read(path):
         return list(csv.reader(file))
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_cells_may_be_separated_by_semicolons_or_tabs(cli, backbones, tmp_path, mark):
+    rows = [["aaab, a", "a"], ["aab", "a"], ["ccd", "c"], [f"c{mark}cd", "c"]]
+    for name, header in (("taught.csv", "text label"), ("asked.csv", "text what"), ("columns.csv", "body label")):
+        with (tmp_path / name).open("w", newline="") as file:
+            csv.writer(file, delimiter=mark).writerows([header.split(), *rows])
+    fit = ("fit", "taught.csv", "--backbone", "letters", "--method", "ncm", "--out", "head")
+    assert "4 samples of 2 classes" in cli(*fit)[1]
+    assert cli("predict", "head", "asked.csv", "--out", "answers.csv")[0] == 0
+    with (tmp_path / "answers.csv").open(newline="") as file:
+        answers = list(csv.reader(file, delimiter=mark))
+    assert [row[:3] for row in answers[1:]] == [[*row, row[1]] for row in rows]
+    code, _, err = cli("fit", "columns.csv", *fit[2:])
+    words = {";": "semicolons", "\t": "tabs"}[mark]
+    assert (code, f"no column text; it has body, label (cells separated by {words})" in err) == (2, True)
+    (tmp_path / "columns.csv").write_text("text|label\naaab|a\n")
+    assert (
+        "it has text|label (cells are separated by commas, semicolons or tabs)"
+        in cli("fit", "columns.csv", *fit[2:])[2]
+    )
+
+
 def test_columns_and_order_are_kept_and_answers_follow(cli, model, tickets, tmp_path):
     code, out, err = cli("predict", model, tickets, "--text-column", "body", "--out", "labelled.csv")
     assert (code, err) == (0, "")

@@ -242,3 +242,18 @@ def test_a_flat_folder_has_no_labels(cli, images, tmp_path):
 def test_inputs_are_named_in_a_feature_file_with_labels(cli, images):
     found = answers(cli("predict", images, "set.safetensors", "--format", "json")[1])
     assert [answer["input"] for answer in found] == ["set/test/dark/10.png", "set/test/light/10.png"]
+
+
+def test_classes_of_one_sample_are_answered(cli, tmp_path):
+    """They have no novelty of their own to make a threshold from."""
+    X = np.eye(4, 6, dtype=np.float32) * 5
+    y = np.arange(4)
+    save_features(taer.FeatureSet(X, y, X, y, classes=tuple("abcd"), name="x"), tmp_path / "x.safetensors")
+    assert cli("fit", "x.safetensors", "--out", "h")[0] == 0
+    code, out, err = cli("predict", "h", "x.safetensors")
+    assert (code, out.splitlines(), err) == (0, list("abcd"), "4 of 4 right (100.00 %)\n")
+    code, out, err = cli("predict", "h", "x.safetensors", "--unknown", "?")
+    assert (code, out) == (2, "")
+    assert err == "taer: no class has two samples yet: novelty_threshold needs held-out samples\n"
+    assert cli("predict", "h", "x.safetensors", "--out", "t.csv")[0] == 0
+    assert [row["label"] for row in csv.DictReader((tmp_path / "t.csv").open())] == list("abcd")

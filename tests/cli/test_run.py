@@ -117,7 +117,7 @@ def test_few_shots_show_old_and_new_classes(cli, file):
         assert len(row[name]["values"]) == 3
     assert row["last"]["mean"] == pytest.approx((40 * row["base"]["mean"] + 60 * row["new"]["mean"]) / 100)
     described = json.loads(out)["stream"]
-    assert described == {"tasks": 4, "first": 4, "shots": 2, "order": "natural", "seeds": 3}
+    assert described == {"kind": "tasks", "tasks": 4, "first": 4, "shots": 2, "order": "natural", "seeds": 3}
     assert "| method | last (%) | base (%) | new (%) | AIA (%) |" in cli(*arguments, "--format", "markdown")[1]
     table = " ".join(cli(*arguments)[1].split())
     assert "3 of them from disk" in table
@@ -151,6 +151,7 @@ def test_methods_and_info(cli, file):
     _, out, _ = cli("methods", "--all")
     for name in taer.HEADS:
         assert f"{name} " in out
+    assert "`" not in cli("methods")[1]
     _, out, _ = cli("info", file)
     for words in ("300 × 16 float32", "10: class0, class1", "mean feature norm", "fingerprint"):
         assert words in out
@@ -160,6 +161,22 @@ def test_version_and_help(cli):
     assert cli("--version")[1] == f"taer {taer.__version__}\n"
     for command in ("run", "methods", "info"):
         assert command in cli("--help")[1]
+    panels = cli("--help")[1].partition("Heads:")[2]
+    starts = (
+        "  fit",
+        "  learn",
+        "  predict",
+        "  audit",
+        "Data:",
+        "Compare:",
+        "  run",
+        "  paper",
+        "Serve:",
+        "  serve",
+    )
+    places = [panels.index(f"\n{start}") for start in starts]
+    assert places == sorted(places)
+    assert "More:" not in panels
     assert "--memory-size" in cli("run", "--help")[1]
     assert cli("-h")[1] == cli("--help")[1]
     assert cli("run", "-h")[1] == cli("run", "--help")[1]
@@ -246,3 +263,41 @@ def test_all_cores_are_used_unless_fewer_are_asked_for(given, expected, cli, mon
     monkeypatch.setattr("taer.experiment.run_grid", stop)
     cli("run", "--methods", "ncm", *given)
     assert asked == [expected]
+
+
+def test_streams_of_the_command_line_are_those_of_the_library():
+    from taer.cli.run import Kind
+    from taer.stream.kinds import KINDS
+
+    assert [kind.value for kind in Kind] == list(KINDS)
+
+
+@pytest.mark.parametrize("kind", ["online", "recurring"])
+def test_other_streams_give_all_formats_and_a_report(cli, file, kind, tmp_path):
+    arguments = ("run", file, "--stream", kind, "--tasks", 5, "--seeds", 1, "--methods", "ncm,taer")
+    code, out, err = cli(*arguments, "--format", "json")
+    assert code == 0, err
+    found = rows(out)
+    assert json.loads(out)["stream"]["kind"] == kind
+    assert {"A_AUC", "forgetting", "backward_transfer", "forward_transfer", "harmonic"} <= set(found["ncm"])
+    table = cli(*arguments, "--format", "csv")[1]
+    assert "A_AUC,A_AUC std,forgetting" in table
+    if kind == "online":
+        assert found["taer"]["skipped"] == "needs task boundaries"
+        assert "taer,needs task boundaries" in table
+        assert "–: the head needs task boundaries" in " ".join(cli(*arguments)[1].split())
+    else:
+        assert found["taer"]["A_AUC"]["mean"] > 0
+    assert "A_AUC (%)" in cli(*arguments, "--format", "markdown")[1]
+    code, _, err = cli("report", "results", "--out", "page")
+    assert code == 0, err
+    page = next(tmp_path.rglob("page*/index.html")).read_text()
+    assert f"{kind} stream" in page
+    assert "Classes by session" in page
+    assert f"--stream {kind} --seeds 1" in page
+
+
+def test_a_stream_does_not_combine_with_what_it_decides(cli, file):
+    code, _, err = cli("run", file, "--stream", "blurry", "--shots", 5)
+    assert code != 0
+    assert "leave out --shots" in " ".join(err.split())

@@ -29,7 +29,7 @@ def _written(content):
 BELIEVED = {
     "another run": _another_run,
     "edited": _edited,
-    "nothing but a format": _written('{"format": "taer-run/5"}'),
+    "nothing but a format": _written('{"format": "taer-run/6"}'),
     "a list": _written("[1, 2]"),
     "nested": _written("[" * 200_000),
 }

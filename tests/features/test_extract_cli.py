@@ -68,7 +68,9 @@ def test_backbones_lists_what_is_here(capsys):
     code, out, _ = taer_command(capsys, "backbones")
     assert code == 0
     lines = {line.split()[0]: line for line in out.splitlines() if line}
-    assert {"vit-tiny", "vit-small", "vit-base", "resnet18", "efficientnet-lite0", "minilm"} <= set(lines)
+    assert {"vit-tiny", "vit-small", "vit-base", "deit-tiny", "resnet18", "efficientnet-lite0", "minilm"} <= set(
+        lines
+    )
     assert lines["efficientnet-lite0"].rstrip().endswith("yes")
     assert "1280" in lines["efficientnet-lite0"]
     assert "Apache-2.0" in lines["minilm"]

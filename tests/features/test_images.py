@@ -64,15 +64,15 @@ FILES = {
 
 @pytest.mark.parametrize("name", list(FILES))
 def test_extract_and_the_service_see_the_same_pixels(name, tmp_path):
-    samples = pytest.importorskip("taer.serve.samples")
-    from taer.serve.requests import Items
+    samples = pytest.importorskip("taer.serve.inputs")
+    from taer.serve.inputs import Items
 
     for part in ("train", "test"):
         (tmp_path / part / "class").mkdir(parents=True)
         (tmp_path / part / "class" / "any.png").write_bytes(FILES[name])
     extracted = open_source(tmp_path).train.read(0)
     items = Items(images=[base64.b64encode(FILES[name]).decode()])
-    served = samples.to_matrix(items, Pixels(), None)
+    served = samples.with_sources(items, Pixels(), None)[0]
     np.testing.assert_array_equal(np.asarray(extracted).reshape(1, -1), served)
 
 
@@ -226,7 +226,7 @@ def test_photographs_of_telephones_are_read(make, tmp_path):
     found = np.asarray(open_source(tmp_path).train.read(0))
     assert found.shape == (256, 256, 3)
     np.testing.assert_allclose(found[..., 0], np.asarray(Image.linear_gradient("L")), atol=12)
-    served = pytest.importorskip("taer.serve.images").decode(base64.b64encode(file).decode())
+    served = pytest.importorskip("taer.serve.inputs").decode(base64.b64encode(file).decode())
     np.testing.assert_array_equal(found, np.asarray(served))
 
 
@@ -242,6 +242,6 @@ def test_what_such_a_photograph_needs_is_told(brand, words, monkeypatch):
     file = b"\x00\x00\x00\x18ftyp" + brand + bytes(100)
     with pytest.raises(ValueError, match=words):
         decode_image(file)
-    images = pytest.importorskip("taer.serve.images")
+    images = pytest.importorskip("taer.serve.inputs")
     with pytest.raises(images.BadInput, match=words):
         images.decode(base64.b64encode(file).decode())

@@ -385,12 +385,18 @@ def test_hugging_face_data_set_in_a_local_folder(tmp_path, kind, monkeypatch):
 def test_hub_out_of_reach(monkeypatch, tmp_path):
     datasets = pytest.importorskip("datasets")
 
-    def refuse(name):
+    asked = []
+
+    def refuse(name, revision):
+        asked.append((name, revision))
         raise ConnectionError("no route to the hub")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     with pytest.raises(ValueError, match=r"hf:nobody/nothing could not be loaded .*no route.*local folder"):
         open_source("hf:nobody/nothing")
+    with pytest.raises(ValueError, match=r"hf:nobody/nothing@1a2b could not be loaded"):
+        open_source("hf:nobody/nothing@1a2b")
+    assert asked == [("nobody/nothing", None), ("nobody/nothing", "1a2b")]
 
 
 def test_what_is_no_data_set(tmp_path, drawings):

@@ -12,7 +12,10 @@ import taer
 from taer.heads.bayes import head as bayes_head
 from taer.heads.bayes import state, trial
 from taer.heads.bayes.constants import STRENGTHS
-from taer.heads.bayes.density import Space, Spread, Summary, log_densities, merged, summarize, view_of
+from taer.heads.bayes.density import Classes, Spread, Summary, merged, summarize
+from taer.heads.bayes.held_out import folded_scores
+from taer.heads.bayes.state import Space
+from taer.heads.bayes.trial import log_densities, view_of
 from tests.conftest import blobs
 
 
@@ -92,7 +95,8 @@ def test_the_predictive_is_the_student_t_that_it_says():
     space = Space(rows, np.square(rows).sum(axis=1), rows[:, :4])
     for n in (1, 2, 7, 400):
         samples = rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d)
-        found.append(log_densities(space, view_of(space, summarize(samples, d), spread), nu, spread))
+        known = Classes.of(summarize(samples, d))
+        found.append(log_densities(space, view_of(space, known, spread), nu, spread)[:, 0])
         centered = samples - samples.mean(axis=0)
         shape = (centered.T @ centered + nu * np.eye(d)) / (n + nu) + np.diag(psi / (n * psi + 1))
         student = multivariate_t(n * psi / (n * psi + 1) * samples.mean(axis=0), shape, df=d)
@@ -108,10 +112,10 @@ def test_with_many_samples_and_a_strong_prior_it_is_discriminant_analysis():
     spread, rows = Spread(np.zeros((0, 5)), np.zeros(0), 2.0, 5), rng.normal(size=(200, 5))
     means = rng.normal(size=(4, 5))
     space = Space(rows, np.square(rows).sum(axis=1), np.zeros((200, 0)))
-    classes = [Summary(1e9, mean, np.zeros((0, 5)), 1e9 * 5) for mean in means]
-    scores = [log_densities(space, view_of(space, known, spread), 1e12, spread) for known in classes]
+    known = Classes.of(*(Summary(1e9, mean, np.zeros((0, 5)), 1e9 * 5) for mean in means))
+    scores = log_densities(space, view_of(space, known, spread), 1e12, spread)
     nearest = np.square(rows[:, None] - means).sum(axis=2).argmin(axis=1)
-    np.testing.assert_array_equal(np.argmax(scores, axis=0), nearest)
+    np.testing.assert_array_equal(np.argmax(scores, axis=1), nearest)
 
 
 def test_summaries_add_up():
@@ -126,6 +130,20 @@ def test_summaries_add_up():
     np.testing.assert_allclose(total.mean, whole.mean)
     np.testing.assert_allclose(total.trace, whole.trace)
     np.testing.assert_allclose(total.root.T @ total.root, whole.root.T @ whole.root, atol=1e-9)
+
+
+def test_classes_of_samples_and_without_folds_are_those_of_their_summaries():
+    rng = np.random.default_rng(0)
+    spread = Spread(np.linalg.qr(rng.normal(size=(12, 3)))[0].T, rng.uniform(0.1, 3, 3), 0.4, 12)
+    rows, samples, folds = rng.normal(size=(30, 12)), rng.normal(size=(18, 12)), np.arange(18) % 4
+    space = Space(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T)
+    parts = [samples[folds != fold] for fold in range(4)] + [samples[:1], samples[:2]]
+    several = (Classes.of(*(summarize(part, 12) for part in parts)), Classes.shown(parts, 12, exact=64))
+    expected, shown = (log_densities(space, view_of(space, each, spread), 9.0, spread) for each in several)
+    np.testing.assert_allclose(shown, expected, atol=1e-9)
+    seen = Space(samples, np.square(samples).sum(axis=1), samples @ spread.directions.T)
+    every = log_densities(seen, view_of(seen, several[0], spread), 9.0, spread)
+    np.testing.assert_allclose(folded_scores(seen, folds, 9.0, spread), every[np.arange(18), folds], atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -157,7 +175,21 @@ def test_a_threshold_of_novelty_needs_no_held_out_samples(many):
         taer.TaER().partial_fit(X, y).novelty_threshold()
 
 
-def test_a_kept_threshold_knows_that_classes_are_confused():
+def test_a_threshold_after_a_tiny_first_task_rejects_about_what_was_asked():
+    """The prior has seen the samples of the first task, so they look less novel to it than others of their classes."""
+    rejected = []
+    for seed in range(10):
+        X, y = blobs(6, 40, width=64, seed=seed)
+        first = np.concatenate([np.flatnonzero(y == label)[:5] for label in range(4)])
+        later = np.concatenate([np.flatnonzero(y == label)[:5] for label in (4, 5)])
+        head = taer.Bayes().partial_fit(X[first], y[first]).partial_fit(X[later], y[later])
+        head.novelty_threshold(false_alarms=0.1)
+        rest = np.setdiff1d(np.arange(len(y)), np.concatenate([first, later]))
+        rejected.append((head.predict(X[rest], unknown=-1) == -1).mean())
+    assert np.mean(rejected) < 0.25  # 0.35 under the prior that has seen them
+
+
+def test_its_own_threshold_knows_that_classes_are_confused():
     """A third of these drawings look most like another known class; that must not make them novel."""
     data = taer.load_features()
     head = taer.Bayes().partial_fit(data.train_x[data.train_y < 50], data.train_y[data.train_y < 50])
@@ -259,7 +291,7 @@ def test_a_held_out_sample_is_compared_with_the_nearest_classes_alone(monkeypatc
     """So that a task does not take longer with every class before it; the threshold hardly changes."""
     X, y = blobs(30, 12, width=60, spread=6.0)
     expected = learned(X, y, np.arange(20), np.arange(20, 30)).novelty_threshold()
-    monkeypatch.setattr(bayes_head, "_NEAREST", 5)
+    monkeypatch.setattr(bayes_head, "NEAREST", 5)
     head = learned(X, y, np.arange(20), np.arange(20, 30))
     assert head.novelty_threshold() == pytest.approx(expected, abs=0.5)
 
@@ -278,8 +310,9 @@ def test_a_class_takes_less_than_20_kilobytes_at_384_features(tmp_path):
 def test_wide_features_fit_into_a_small_file_and_score_well(tmp_path):
     """More features than samples: the map stays factored, and nothing has the size of features × features."""
     rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(20), 20)
-    X = (rng.normal(size=(20, 3000))[y] * 0.4 + rng.normal(size=(len(y), 3000))).astype(np.float32)
+    y, width = np.repeat(np.arange(20), 45), 4096
+    deviations = np.arange(1, width + 1) ** -0.5  # they fall as those of embeddings do
+    X = ((0.7 * rng.normal(size=(20, width))[y] + rng.normal(size=(len(y), width))) * deviations).astype(np.float32)
     test = np.arange(len(y)) % 4 == 0
     head = taer.Bayes().partial_fit(X[~test & (y < 15)], y[~test & (y < 15)])
     head.partial_fit(X[~test & (y >= 15)], y[~test & (y >= 15)])
@@ -353,3 +386,73 @@ def test_corrections_of_wide_features_lose_little():
         found.unlearn(X[part], y[part])
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
     np.testing.assert_allclose(found.scores(X), expected.scores(X), rtol=0.02, atol=1)
+
+
+# A prior that waits
+
+
+def in_batches(head, X, y, size=10):
+    for start in range(0, len(y), size):
+        head.partial_fit(X[start : start + size], y[start : start + size])
+    return head
+
+
+@pytest.mark.parametrize("name", ["bayes", "bayes-replay"])
+def test_a_prior_that_waited_has_the_bits_of_one_task(many, name):
+    """With classes by number of arrival, so that both heads number them alike. Then old scores never move."""
+    X, y = many
+    rows = np.flatnonzero(y < 10)[:395]
+    rows = rows[np.argsort(y[rows], kind="stable")]
+    at_once = taer.make_head(name).partial_fit(X[rows], y[rows])
+    waiting = in_batches(taer.make_head(name, prior_samples=395), X[rows][:390], y[rows][:390])
+    assert len(waiting.waiting_) == 390
+    waiting.partial_fit(X[rows][390:], y[rows][390:])
+    assert not hasattr(waiting, "waiting_")
+    assert waiting.prior_task_ == 40
+    before = waiting.scores(X)
+    np.testing.assert_array_equal(before, at_once.scores(X))
+    np.testing.assert_array_equal(waiting.novelty(X), at_once.novelty(X))
+    waiting.partial_fit(X[y == 20], y[y == 20])
+    np.testing.assert_array_equal(waiting.scores(X, range(10)), before)
+
+
+def test_a_waiting_prior_is_fitted_again_when_its_samples_have_doubled(many, monkeypatch):
+    X, y = many
+    fitted, begin = [], taer.Bayes._begin
+    monkeypatch.setattr(taer.Bayes, "_begin", lambda head, task: (fitted.append(len(task.y)), begin(head, task)))
+    in_batches(taer.Bayes(prior_samples=500), X, y)
+    assert fitted == [10, 20, 40, 80, 160, 320, 500]
+
+
+def test_a_waiting_prior_makes_a_stream_of_small_batches_more_accurate():
+    data = taer.load_features()
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(data.train_y < 40))[:1200]
+    X, y, asked = data.train_x[rows], data.train_y[rows], data.test_y < 40
+    found = {
+        n: in_batches(taer.Bayes(prior_samples=n), X, y).score(data.test_x[asked], data.test_y[asked])
+        for n in (0, 400)
+    }
+    assert found[400] > found[0] + 0.005
+
+
+def test_what_a_waiting_prior_cannot_do_is_said(many, tmp_path):
+    X, y = many
+    head = taer.Bayes(prior_samples=100).partial_fit(X[y < 2][::2], y[y < 2][::2])
+    one = np.flatnonzero(y == 0)[:1]
+    for change in (
+        lambda: head.unlearn(X[one], y[one]),
+        lambda: head.merge(copy.deepcopy(head)),
+        lambda: head.describe({77: X[0]}),
+    ):
+        with pytest.raises(ValueError, match=r"waits for 100 samples \(prior_samples\), of which 40 have come"):
+            change()
+    head.save(tmp_path / "head.safetensors")
+    loaded = taer.load(tmp_path / "head.safetensors")
+    loaded.forget(0)  # and its samples
+    assert set(loaded.waiting_.y.tolist()) == {0}
+    for each in (head, loaded):
+        each.partial_fit(X[y > 20], y[y > 20])
+    assert 0 in head.classes_
+    assert 0 not in loaded.classes_
+    assert not hasattr(loaded, "waiting_")
+    assert head.unlearn(X[one], y[one]) is head

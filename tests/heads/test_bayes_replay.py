@@ -12,10 +12,12 @@ from sklearn.linear_model import LogisticRegression
 import taer
 from taer.heads.base import log_sum_exp
 from taer.heads.bayes import correction, replay
-from taer.heads.bayes.approximate import approximate_scores
+from taer.heads.bayes.constants import NEW
 from taer.heads.bayes.correction import (
-    CAREFUL,
+    BOLD,
+    DEFAULT,
     Problem,
+    as_confident,
     balanced,
     chosen_strength,
     corrected,
@@ -161,8 +163,8 @@ def test_a_class_is_compared_with_some_samples_of_each_other(curved, monkeypatch
 
 def test_scores_for_learning_are_near_those_of_bayes(heads, curved):
     bayes, classes = heads[0], np.array([1, 4, 12])
-    space = bayes._space(curved[1][0])
-    near = approximate_scores(bayes.densities_, bayes.prior_.spread, space.rows, classes)
+    space = bayes.prior_(bayes.embedding_(curved[1][0]))
+    near = bayes.densities_.approximate(space, classes)
     np.testing.assert_allclose(near, bayes.densities_.scores(space, classes), atol=1e-3)
 
 
@@ -189,7 +191,7 @@ def test_novelty_and_sets_are_those_of_bayes(heads, curved):
 
 def test_samples_in_a_byte_per_feature_are_the_samples():
     space = np.random.default_rng(0).normal(size=(5, 40)) * [[1e-3], [1], [1], [1e3], [0]]
-    kept = KeptSamples.of(space, np.arange(5), np.zeros(5))
+    kept = KeptSamples.of(space, np.arange(5), np.zeros(5), np.zeros(5))
     assert (np.abs(kept.space() - space) <= kept.scales[:, None] * 0.51).all()
     assert len(kept.minus(kept.taken(np.array([1, 3])))) == 3
     assert kept.without(2).y.tolist() == [0, 1, 2, 3]
@@ -197,7 +199,7 @@ def test_samples_in_a_byte_per_feature_are_the_samples():
 
 def problem(n_classes=4, rest=None):
     X, y = blobs(n_classes, 30, width=6, spread=4.0)
-    return Problem(X, np.zeros((len(y), n_classes)), y, balanced(y, len(y)), rest)
+    return Problem(X, np.zeros((len(y), n_classes)), y, balanced(y, len(y)), -np.square(X).sum(axis=1) / 2, rest)
 
 
 def test_a_correction_of_nothing_is_logistic_regression(monkeypatch):
@@ -214,7 +216,7 @@ def test_old_classes_are_one_constant(monkeypatch):
     X, y = blobs(4, 30, width=6, spread=4.0)
     old = y == 3
     constant = np.where(old, 2.0, -2.0)
-    asked = Problem(X, np.zeros((len(y), 3)), np.where(old, -1, y), balanced(y, len(y)), constant)
+    asked = Problem(X, np.zeros((len(y), 3)), np.where(old, -1, y), balanced(y, len(y)), np.zeros(len(y)), constant)
     columns = learned_columns(asked, 10.0)
     scores = np.column_stack([corrected(asked, columns), constant])
     p = softmax(scores, axis=1)
@@ -223,16 +225,53 @@ def test_old_classes_are_one_constant(monkeypatch):
     np.testing.assert_allclose(gradient, 0, atol=0.1)
 
 
-def test_classes_together_score_as_before_their_correction():
+def test_classes_together_score_as_in_bayes():
     asked = problem()
-    columns = learned_columns(asked, 10.0)
-    moved = in_place(asked, columns, 1e-6)
-    before, after = corrected(asked, columns), corrected(asked, moved)
-    np.testing.assert_allclose(softmax(before, axis=1), softmax(after, axis=1), atol=1e-5)
-    change = [log_sum_exp(scores) - np.log(4) for scores in (before, after)]
-    assert abs(change[1].mean()) < 0.01
-    assert change[1].std() < change[0].std()
+    scores = corrected(asked, learned_columns(asked, 10.0))
+    common = in_place(asked, scores, 1.0, 1e-6)
+    moved = scores - np.column_stack([asked.space, asked.blank, np.ones(len(scores))]) @ common[:, None]
+    np.testing.assert_allclose(softmax(scores, axis=1), softmax(moved, axis=1), atol=1e-5)
+
+    def together(values):
+        """With each sample as it is, and as one of a new class."""
+        others = np.where(np.arange(4) == asked.target[:, None], -np.inf, values)
+        return (1 - NEW) * log_sum_exp(values) + NEW * log_sum_exp(others)
+
+    changes = [together(values) - together(asked.base) for values in (scores, moved)]
+    assert abs(changes[1].mean()) < 0.01
+    assert changes[1].std() < changes[0].std()
 
 
-def test_the_strength_is_the_careful_one_for_a_small_first_task():
-    assert chosen_strength(problem(4)) == (CAREFUL, 1.0)
+def test_the_bold_strength_is_chosen_where_bayes_says_little(monkeypatch):
+    monkeypatch.setattr(correction, "_STEPS", 100)
+    asked = problem(8)
+    blind = asked._replace(base=3 * np.random.default_rng(0).normal(size=asked.base.shape))
+    assert chosen_strength(blind)[0] == BOLD
+    right = asked._replace(base=np.where(np.arange(8) == asked.target[:, None], 3.0, 0.0))
+    assert chosen_strength(right)[0] == DEFAULT
+
+
+def test_corrected_scores_are_as_confident_as_those_of_bayes():
+    rng = np.random.default_rng(0)
+    asked = problem(8)
+    asked = asked._replace(base=rng.normal(size=asked.base.shape))
+    for factor in (0.5, 1.0, 3.0):
+        assert as_confident(factor * asked.base, asked) == pytest.approx(factor, rel=1e-3)
+
+
+@pytest.mark.parametrize("classes", [5, 9])
+def test_a_first_task_too_small_to_choose_on_is_that_of_bayes(classes):
+    """Five classes, or nine classes with fewer samples than features."""
+    X, y = blobs(classes, 12, width=200 if classes == 9 else 8)
+    one, other = (kind().fit(X, y) for kind in (taer.Bayes, taer.BayesReplay))
+    assert np.array_equal(one.scores(X), other.scores(X))
+
+
+def test_with_new_classes_of_one_example_it_is_as_calibrated_as_bayes(curved):
+    train, (X, y) = curved
+    one = [np.flatnonzero(train[1] == c)[0] for c in range(10, 14)]
+    found = []
+    for kind in (taer.Bayes, taer.BayesReplay):
+        head = kind().partial_fit(*some(train, range(10))).partial_fit(train[0][one], train[1][one])
+        found.append(-np.log(head.predict_proba(X)[np.arange(len(y)), y]).mean())
+    assert found[1] < found[0] + 0.01

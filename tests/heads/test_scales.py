@@ -14,7 +14,7 @@ from tests.conftest import blobs, small_head
 X, Y = blobs(4, 12, width=6, seed=1)
 SCALES = {
     np.float16: (1e-7, 1e3),
-    np.float32: (1e-30, 1e-10, 1e10, 1e19, 1e37),
+    np.float32: (1e-30, 1e-10, 1e10, 1e19, 1e37, 3e38 / np.abs(X).max()),
     np.float64: (1e-300, 1e-30, 1e19, 1e38, 1e300),
 }
 HEADS = [
@@ -72,6 +72,20 @@ def test_what_is_learned_from_features_of_any_size_answers_with_numbers(name, pa
         head = answer_of(lambda rows=rows: learned(name, params, rows))
         if head is not None:
             check(head, rows)
+
+
+@every_type
+@pytest.mark.parametrize("name", list(taer.HEADS))
+def test_the_layout_of_the_rows_changes_nothing(name, dtype):
+    rows = X.astype(dtype)
+    head = learned(name, {}, rows)
+    wide = np.repeat(rows, 2, axis=1)
+    layouts = {"Fortran": np.asfortranarray(rows), "strided": wide[:, ::2], "backwards": rows[::-1].copy()[::-1]}
+    for layout, same in layouts.items():
+        for asked in ("scores", "predict", "predict_proba", "novelty"):
+            np.testing.assert_array_equal(getattr(head, asked)(same), getattr(head, asked)(rows), err_msg=layout)
+    taught = learned(name, {}, wide[:, ::2])
+    np.testing.assert_allclose(taught.scores(rows), head.scores(rows), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["ncm", "slda", "ridge", "lda-frozen", "gauss-frozen", "gauss-chain", "rgda"])

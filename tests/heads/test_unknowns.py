@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -73,8 +75,9 @@ def test_a_threshold_follows_the_head_or_goes(name, tasks):
     for change in changes:
         change()
         if head.own_novelty:
-            assert head.threshold_ == head._kept_threshold(0.2) != old
-            assert head.class_thresholds_ == head._kept_class_thresholds(0.2)
+            asked = copy.deepcopy(head)
+            assert head.threshold_ == asked.novelty_threshold(false_alarms=0.2, per_class=True) != old
+            assert head.class_thresholds_ == asked.class_thresholds_
         else:
             assert not hasattr(head, "threshold_")
             assert not hasattr(head, "class_thresholds_")

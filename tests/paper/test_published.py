@@ -73,7 +73,8 @@ def test_every_published_number_is_there_once_and_no_other(name):
 
 
 def test_columns_are_the_papers():
-    wheres = [(cell.trial.backbone, cell.trial.dataset) for cell in experiment("table1").cells[0]]
+    own = [cell for cell in experiment("table1").cells[0] if cell.trial.backbone != "deit-tiny"]
+    wheres = [(cell.trial.backbone, cell.trial.dataset) for cell in own]
     datasets = ("cifar100", "cub200", "core50")
     assert wheres == [(backbone, dataset) for backbone in ("vit-small", "resnet18") for dataset in datasets]
     quoted = [cell.column for cell in experiment("table2").cells[0] if cell.trial is None]
@@ -130,7 +131,7 @@ def test_experiments_share_their_runs():
     alike = {trial.key for trial in experiment("table1").trials} & {
         trial.key for trial in experiment("table3").trials
     }
-    assert len(alike) == 12  # ER and TaER on three data sets seen by two backbones
+    assert len(alike) == 16  # ER and TaER on three data sets seen by two backbones, and on two by a third
     assert distinct_runs(trials, {}, seeds=3) == []
 
 

@@ -189,6 +189,19 @@ def check_forged(number, files, samples, path):
     return True
 
 
+@pytest.mark.parametrize("name", ["fecam", "gauss-frozen", "hycal", "rgda"])
+def test_a_factor_that_is_not_triangular_is_refused(name, files, tmp_path):
+    """One row and many are multiplied in other ways, which agree for triangular factors only."""
+    header, tensors = files[name][0], dict(files[name][1])
+    tensors["whiteners_"] = tensors["whiteners_"].copy()
+    tensors["whiteners_"][0, 0, -1] = 1
+    text = json.dumps(header)
+    metadata = {"format": FORMAT, "head": text, "sha256": checksum(text, tensors)}
+    save_file(tensors, tmp_path / "head", metadata=metadata)
+    with pytest.raises(ValueError, match="whiteners_: expected lower triangular matrices"):
+        taer.load(tmp_path / "head")
+
+
 def test_forged_heads_are_refused_or_work(files, samples, tmp_path):
     loaded = [check_forged(number, files, samples, tmp_path / "head") for number in range(300)]
     assert 10 < sum(loaded) < 290

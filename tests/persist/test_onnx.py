@@ -18,7 +18,7 @@ from tests.heads.test_every_head import learn
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-NARROW = {"ranpac": {"width": 50}, "rff-lda": {"width": 50}}  # their own widths take long
+NARROW = {name: {"width": 50} for name in ("ranpac", "gacl", "loranpac")}  # their own widths take long
 
 
 def session(path):
@@ -139,6 +139,7 @@ def test_a_backbone_that_does_not_fit_is_refused(tasks, tmp_path):
     assert not (tmp_path / "whole.onnx").exists()
 
 
+@pytest.mark.slow
 def test_a_named_backbone_from_pixels_to_label(cli, tmp_path):
     """EfficientNet-Lite0 with its real weights, against torch and the head."""
     torch = pytest.importorskip("torch")

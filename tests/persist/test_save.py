@@ -85,11 +85,11 @@ def test_feature_names_generators_and_parameters(tasks, tmp_path):
 
 def test_a_matrix_lies_in_memory_as_before(saved, tmp_path):
     head, path = saved
-    head.columns_ = np.asfortranarray(head.columns_)
+    head.weights_ = np.asfortranarray(head.weights_)
     head.save(path)
-    loaded = taer.load(path).columns_
+    loaded = taer.load(path).weights_
     assert loaded.flags.f_contiguous
-    np.testing.assert_array_equal(loaded, head.columns_)
+    np.testing.assert_array_equal(loaded, head.weights_)
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Foreign:
         ("random_state", np.random.RandomState(0), "random_state is a RandomState"),
         ("stray", 1, "'stray' would be lost"),
         ("extra_", 1, "'extra_' would be lost, as no 'fitted' declares it"),
-        ("columns_", np.full((4, 12), np.nan), "columns_: it contains NaN"),
+        ("weights_", np.full((4, 12), np.nan), "weights_: it contains NaN"),
         ("n_tasks_", np.int64(2), "n_tasks_: expected a whole number"),
     ],
 )
@@ -210,7 +210,7 @@ def test_foreign_older_and_newer_formats_are_refused(saved, features, tmp_path):
     save_features(features, tmp_path / "features.safetensors")
     with pytest.raises(ValueError, match="not a saved head: its header lacks"):
         taer.load(tmp_path / "features.safetensors")
-    for other in ("taer-head/2", "taer-head/4"):
+    for other in ("taer-head/3", "taer-head/5"):
         rewrite(path, lambda meta, other=other: meta.update(format=other))
         with pytest.raises(
             ValueError, match=f"another version of taer .format '{other}'.; this one reads {FORMAT}"
@@ -228,8 +228,8 @@ def test_altered_weights_and_headers_are_refused(saved):
     for change in (
         {"change_meta": lambda meta: meta.update(head=meta["head"].replace('"lr": 0.1', '"lr": 0.2'))},
         {"change_meta": lambda meta: meta.pop("sha256")},
-        {"change_tensors": lambda tensors: tensors.update(columns_=tensors["columns_"] + 1)},
-        {"change_tensors": lambda tensors: tensors.pop("columns_")},
+        {"change_tensors": lambda tensors: tensors.update(weights_=tensors["weights_"] + 1)},
+        {"change_tensors": lambda tensors: tensors.pop("weights_")},
     ):
         path.write_bytes(whole)
         rewrite(path, **change)
@@ -244,13 +244,13 @@ HOSTILE = {
     "bad parameter": {"params": {"lr": -1}},
     "not fitted": {"state": {}},
     "method": {"state": {"predict": 1}},
-    "missing tensor": {"state": {"columns_": {"$array": "nowhere"}}},
-    "unknown kind": {"state": {"columns_": {"$pickle": "gASV"}}},
-    "two kinds": {"state": {"columns_": {"$array": "columns_", "$tuple": []}}},
-    "function": {"state": {"columns_": {"$value": ["os:system", ["true"]]}}},
-    "our function": {"state": {"columns_": {"$value": ["softmax", [1]]}}},
-    "our import": {"state": {"columns_": {"$value": ["learned", []]}}},
-    "our head": {"state": {"columns_": {"$value": ["taer", {"$dict": []}]}}},
+    "missing tensor": {"state": {"weights_": {"$array": "nowhere"}}},
+    "unknown kind": {"state": {"weights_": {"$pickle": "gASV"}}},
+    "two kinds": {"state": {"weights_": {"$array": "weights_", "$tuple": []}}},
+    "function": {"state": {"weights_": {"$value": ["os:system", ["true"]]}}},
+    "our function": {"state": {"weights_": {"$value": ["softmax", [1]]}}},
+    "our import": {"state": {"weights_": {"$value": ["learned", []]}}},
+    "our head": {"state": {"weights_": {"$value": ["taer", {"$dict": []}]}}},
     "huge strings": {"state": {"classes_": {"$strings": ["U", [1 << 40], ["a"]]}}},
     "huge count": {"state": {"classes_": {"$strings": ["U", [1 << 62, 0], []]}}},
     "huge scalar": {"state": {"n_tasks_": {"$scalar": ["int64", 10**30]}}},

@@ -15,10 +15,9 @@ pytest.importorskip("matplotlib")
 import html5lib
 
 from taer.experiment import Run, Spread, read_result, read_results, run_grid, write_result
-from taer.paper.measured import Number
 from taer.report import write_report
 from taer.report.collect import sort_results
-from taer.report.tables import Table, text
+from taer.report.tables import Number, Table, text
 from taer.stream import class_stream
 from tests.conftest import small_features
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi")
+pytest.importorskip("starlette")
 import httpx2 as httpx
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from taer.serve.app import create_app
 from taer.serve.service import Service

@@ -33,7 +33,12 @@ def before_call(context, case, kwargs):
         return
     taught = stock()
     one = taught[number % len(taught)]
-    values = {"number": one["id"], "label": one["label"], "version": one["version"]}
+    values = {
+        "number": one["id"],
+        "label": one["label"],
+        "version": one["version"],
+        "model": "service",
+    }  # the folder
     case.path_parameters = {name: values[name] for name in case.path_parameters or {}}
     made = {"/purge": {"ids": [one["id"]]}, "/predict": {"vectors": vectors(0, 2)}}
     if case.operation.path in made:

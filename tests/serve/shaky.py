@@ -25,7 +25,8 @@ def relearn(folder: Path):
 
 
 def backup(folder: Path):
-    return back_up(folder, folder.with_suffix(".tar"))
+    made = back_up(folder, folder.with_suffix(".tar"))
+    return made.versions, made.missing
 
 
 if __name__ == "__main__":

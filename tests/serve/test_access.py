@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from taer.cli import main
-from taer.serve.access import Access
 from taer.serve.app import create_app
+from taer.serve.run import Access
 from taer.serve.service import Service
 from tests.serve.conftest import AUTH, TOKEN
 

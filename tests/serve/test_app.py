@@ -9,14 +9,15 @@ import tracemalloc
 import msgspec
 import numpy as np
 import pytest
-from fastapi import Request
 from PIL import Image
+from starlette.requests import Request
 
 import taer
+from taer import answers
 from taer.serve import inputs
 from tests.conftest import blobs, small_head
 from tests.serve.backbones import Letters, Pixels
-from tests.serve.conftest import png, vectors
+from tests.serve.conftest import AUTH, png, vectors
 
 
 def add(client, label, rows):
@@ -41,7 +42,8 @@ def labels_of(client, rows):
 
 def test_examples_tasks_predictions_and_going_back(client):
     assert client.get("/classes").json() == {
-        "version": 0, "width": None, "backbone": None, "learning": False, "classes": [],
+        "version": 0, "width": None, "backbone": None, "learning": False, "inbox": False, "automation": False,
+        "classes": [],
     }  # fmt: skip
     assert client.post("/predict", json={"vectors": [[1, 2]]}).status_code == 409
     first = taught(client, 1, 0)
@@ -248,8 +250,8 @@ BAD = {
     "half a character": ("/examples", b'{"label": "\\ud800", "vectors": [[1.0]]}', ""),
     "long label": ("/examples", {"label": "a" * 101, "vectors": [[1.0] * 12]}, "at most 100"),
     "example width": ("/examples", {"label": "a", "vectors": [[1.0] * 3]}, "expected 12"),
-    "version": ("/rollback/-1", None, "greater than or equal to 0"),
-    "no number": ("/rollback/first", None, "valid integer"),
+    "version": ("/rollback/-1", None, "version: expected a whole number, 0 or more"),
+    "no number": ("/rollback/first", None, "version: expected a whole number, got a string"),
     "many texts": ("/predict", {"texts": ["a"] * 65}, "texts: at most 64 are taken at once"),
     "form": ("/predict", {"vectors": [[True] * 12]}, "expected a number, got true or false"),
     "address": ("/nowhere", {}, "this URL"),
@@ -326,7 +328,7 @@ def test_a_body_without_a_content_type_is_refused(client):
 
 
 def test_a_public_address_needs_the_token_for_everything(tmp_path):
-    from fastapi.testclient import TestClient
+    from starlette.testclient import TestClient
 
     from taer.serve.app import create_app
     from taer.serve.service import Service
@@ -367,7 +369,7 @@ def test_without_the_token_nothing_is_read(client, path):
 
 
 def test_a_public_address_tells_nothing_by_way_of_odd_paths(tmp_path):
-    from fastapi.testclient import TestClient
+    from starlette.testclient import TestClient
 
     from taer.serve.app import create_app
     from taer.serve.service import Service
@@ -433,9 +435,36 @@ def test_a_list_of_examples_loads_neither_images_nor_vectors(client):
     tracemalloc.stop()
     assert [example["kind"] for example in listed] == ["image"] * 100 + ["text"]
     assert listed[-1] == {
-        "id": 101, "label": "b", "version": None, "held_back": False, "kind": "text", "text": "a text",
+        "id": 101, "label": "b", "version": None, "held_back": False, "added": listed[-1]["added"], "kind": "text",
+        "text": "a text",
     }  # fmt: skip
     assert peak < 3e6  # they have 10 MB
+
+
+ANSWERS = {
+    "/examples": answers.Examples, "/examples/1": answers.OneExample, "/classes": answers.Classes,
+    "/history": answers.History, "/confusion": answers.Confusion, "/drift": answers.Drift, "/health": answers.Health,
+}  # fmt: skip
+
+
+def test_answers_are_of_the_types_that_are_described(client):
+    taught(client, 0, 1)
+    for path, kind in ANSWERS.items():
+        msgspec.convert(client.get(path).json(), kind)  # raises if something is missing or of another type
+    described = client.get("/openapi.json").json()
+    words = {
+        f"{name}.{field}": part.get("description")
+        for name, schema in described["components"]["schemas"].items()
+        for field, part in schema.get("properties", {}).items()
+    }
+    assert words["Prediction.unknown"] == "Whether its novelty is above the threshold: something new?"
+    assert words["OneExample.image"].startswith("A small copy")
+    assert words["PredictRequest.top"].startswith("How many classes")
+    examples = {part["name"]: part for part in described["paths"]["/examples"]["get"]["parameters"]}
+    assert examples["limit"]["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    assert all(one["description"] for methods in described["paths"].values() for one in methods.values())
+    assert "security" not in described["paths"]["/predict"]["post"]
+    assert described["paths"]["/purge"]["post"]["security"] == [{"token": ["admin"]}]
 
 
 def test_metrics_and_headers(client):
@@ -514,3 +543,25 @@ def test_an_unforeseen_failure_tells_nothing(client, monkeypatch):
     answer = client.get("/classes")
     assert answer.status_code == 500
     assert answer.json() == {"detail": "something failed inside the service; its log says what"}
+
+
+def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_error(client):
+    parts = iter(
+        [{"type": "http.request", "body": b'{"vectors": [[', "more_body": True}, {"type": "http.disconnect"}]
+    )
+    sent = []
+
+    async def receive():
+        return next(parts)
+
+    async def send(message):
+        sent.append(message)
+
+    headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": "1000"} | AUTH
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/predict",
+        "raw_path": b"/predict", "query_string": b"", "root_path": "", "client": ("127.0.0.1", 5),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    client.portal.call(client.app, scope, receive, send)  # raises what the application raises
+    assert sent == []

@@ -7,8 +7,7 @@ import pytest
 from PIL import Image
 
 from taer.features import load_features
-from taer.serve.backbones import find
-from taer.serve.demo import ANIMALS, as_sketch, demo_head
+from taer.serve.backbones import ANIMALS, as_sketch, demo_head, find
 
 
 @pytest.mark.slow

@@ -8,10 +8,14 @@ import tarfile
 import threading
 
 import httpx2 as httpx
+import numpy as np
+from starlette.testclient import TestClient
 
 from taer.serve.backup import back_up
+from taer.serve.many.app import create_many
+from taer.serve.many.run import Opener
 from taer.serve.service import Service
-from tests.serve.conftest import vectors
+from tests.serve.conftest import AUTH, TOKEN, vectors
 
 ROWS = [row for label in range(5) for row in vectors(label, 4, seed=11)]
 
@@ -81,7 +85,10 @@ def test_a_backup_counts_what_is_acknowledged(client, tmp_path):
 
 def test_what_cannot_be_backed_up_is_said_in_a_line(cli, tmp_path):
     code, _, error = cli("backup", "nowhere", "out.tar")
-    assert (code, error) == (2, "taer: nowhere: not the folder of a service: it has no taer.db\n")
+    assert (code, error) == (
+        2,
+        "taer: nowhere: not the folder of a service: it has no taer.db, and no head with one\n",
+    )
     Service(tmp_path / "service").close()
     (tmp_path / "out.tar").write_bytes(b"precious")
     assert "never written over" in cli("backup", "service", "out.tar")[2]
@@ -100,3 +107,25 @@ def test_a_version_without_its_file_is_named(client, cli, tmp_path):
     assert code == 0
     assert "version 1 is missing" in error
     assert "0 versions" in out
+
+
+def test_a_backup_of_many_heads_is_served_again(cli, tmp_path):
+    for head in ("cats", "dogs"):
+        service = Service(tmp_path / "heads" / head)
+        service.add_examples(f"{head} 0", np.array(vectors(0), np.float32))
+        service.add_examples(f"{head} 1", np.array(vectors(1), np.float32))
+        service.learn()
+        service.close()
+    (tmp_path / "heads" / ".half.0123.partial").mkdir()
+    (tmp_path / "heads" / ".half.0123.partial" / "taer.db").write_bytes(b"")
+    assert "2 databases and 2 versions" in cli("backup", "heads", "out.tar")[1]
+    with tarfile.open(tmp_path / "out.tar") as content:
+        content.extractall(tmp_path / "restored", filter="data")
+    with TestClient(
+        create_many(tmp_path / "restored", TOKEN, Opener()), base_url="http://127.0.0.1", headers=AUTH
+    ) as client:
+        assert [head["name"] for head in client.get("/heads").json()["heads"]] == ["cats", "dogs"]
+        for head in ("cats", "dogs"):
+            answer = client.post(f"/heads/{head}/predict", json={"vectors": vectors(1, 1, seed=9)})
+            assert answer.json()["predictions"][0]["label"] == f"{head} 1"
+            assert client.get(f"/heads/{head}/examples").json()["examples"][0]["label"] == f"{head} 0"

@@ -15,15 +15,10 @@ import taer.client
 from taer.cli import main
 from taer.client import AsyncClient, Client, ServiceError
 from taer.features import save_features
-from taer.serve import inputs, schemas
+from taer.serve import inputs
 from tests.conftest import blobs
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import TOKEN, vectors
-
-
-@pytest.mark.parametrize("name", ["ClassProbability", "Prediction", "Predictions", "Added", "Corrected", "Purged"])
-def test_types_are_those_of_the_service(name):
-    assert set(getattr(taer.client, name).__annotations__) == set(getattr(schemas, name).model_fields)
 
 
 def test_both_clients_have_the_same_verbs():
@@ -32,8 +27,8 @@ def test_both_clients_have_the_same_verbs():
     assert len(verbs[0]) > 15
 
 
-def test_every_verb(serve):
-    server = serve()
+def test_every_verb(serve, tmp_path):
+    server = serve(tmp_path / "service", "--inbox", "10")
     with Client(server.url, TOKEN) as client:
         for label in (0, 1, 2):
             client.add(f"class {label}", np.array(vectors(label), np.float32))
@@ -41,6 +36,11 @@ def test_every_verb(serve):
         answer = client.predict(vectors(1, 2), top=2)
         assert [one["label"] for one in answer["predictions"]] == ["class 1", "class 1"]
         assert len(answer["predictions"][0]["probabilities"]) == 2
+        client.predict((np.array(vectors(3, 1)) * 9).tolist())
+        assert client.inbox_groups()["compared"] == client.inbox()["kept"] == 1
+        (one,) = client.inbox_next(5)["inputs"]
+        assert client.name_inputs([one["id"]], "new")["waiting"] == 1
+        assert client.discard() == 1
         assert client.rename("class 2", "a / b")["version"] == 2
         assert [example["id"] for example in client.examples("a / b", limit=2)["examples"]] == [17, 18]
         assert client.example(17)["label"] == "a / b"
@@ -54,7 +54,7 @@ def test_every_verb(serve):
         assert len(client.classes()["classes"]) == 3
         assert client.history()["current"] == 0
         assert client.confusion()["cells"] == []
-        assert client.drift()["answered"] == 2
+        assert client.drift()["answered"] == 3
         assert client.health()["status"] == "ok"
         with pytest.raises(ServiceError, match="nothing was learned yet") as error:
             client.predict(vectors(0, 1))
@@ -82,6 +82,7 @@ LIMITS = [
     ("VECTORS", "MAX_VECTORS"),
     ("IMAGES", "MAX_IMAGES"),
     ("TEXTS", "MAX_TEXTS"),
+    ("WHY", "MAX_WHY"),
     ("BYTES", "MAX_IMAGE_BYTES"),
 ]
 
@@ -140,19 +141,30 @@ def test_long_lists_are_sent_in_parts(at):
     found = client.predict(texts=texts)["predictions"]
     assert [one["label"] for one in found] == ["first", "last"] * 100
     assert len(service.sent) == 4
+    service.sent.clear()
+    reasons = [one["why"] for one in client.predict(texts=texts[:20], why=True)["predictions"]]
+    assert [why["runner_up"]["label"] for why in reasons] == ["last", "first"] * 10
+    features = np.array([client.example(1)["vector"]] * 20)
+    found = client.predict(features, why=True)["predictions"]
+    assert [one["why"]["answer"]["label"] for one in found] == ["first"] * 20
+    assert len(service.sent) == 5
 
 
-def test_many_and_wide_vectors_and_large_images_are_sent_in_parts(at, tmp_path):
+def test_many_and_wide_vectors_are_sent_in_parts(at):
     client, service = at()
     client.add("a", np.zeros((3000, 2)))
     assert len(service.sent) == 3
     with pytest.raises(ServiceError, match="expected 2 numbers"):
         client.add("a", np.zeros((1000, 2000)))  # 16 MB
     assert len(service.sent) == 4
+
+
+def test_images_that_are_large_together_are_sent_one_by_one(at, tmp_path):
+    client, service = at(Pixels())
     noise = np.random.default_rng(0).integers(0, 256, (1300, 1600, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png", compress_level=0)  # 6 MB
-    parts = list(taer.client._parts("images", [tmp_path / "noise.png"] * 3, {}))
-    assert [len(part["json"]["images"]) for part in parts] == [1, 1, 1]
+    assert len(client.add("a", images=[tmp_path / "noise.png"] * 3)["ids"]) == 3
+    assert len(service.sent) == 3
 
 
 def test_what_was_added_before_a_failure_is_told(at):

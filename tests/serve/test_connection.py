@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from taer.serve import connection, uploads
+from taer.serve import connection, gate
 from taer.serve.app import create_app
 from taer.serve.run import listen, server
 from taer.serve.service import Service
@@ -134,7 +134,7 @@ def upload(length):
 
 
 def test_bodies_of_all_requests_together_have_a_budget(impatient, monkeypatch):
-    monkeypatch.setattr(uploads, "MAX_IN_FLIGHT", 4_000_000)
+    monkeypatch.setattr(gate, "MAX_IN_FLIGHT", 4_000_000)
     with contextlib.ExitStack() as clients:
         held = [clients.enter_context(socket.create_connection(impatient)) for _ in range(6)]
         for client in held:

@@ -16,11 +16,13 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from taer.serve.failures import UNLESS_KILLED
+from taer.serve.database import UNLESS_KILLED
+from taer.serve.many.folder import Folder
 from taer.serve.service import Service
 from tests.faults import KINDS, Faults
 from tests.serve.conftest import vectors
 
+LONG = os.environ.get("TAER_TESTS") == "long"
 ERRORS = {errno.EIO: "the disk failed to read or write", errno.ENOSPC: "the disk is full"}
 # SQLite tells a failed sync from a full disk no more, and opens a file for reading if it may not write.
 VAGUE = ("the disk failed to read or write", "the system failed")
@@ -34,10 +36,10 @@ def names_cause(message, error):
 class Shaky:
     """A server in whose folder calls fail."""
 
-    def __init__(self, serve, work):
+    def __init__(self, serve, work, *options):
         self.folder = work / "service"
         self.faults = Faults(work, self.folder)
-        self.server = serve(self.folder, environment=self.faults.environment)
+        self.server = serve(self.folder, "--inbox", "20", *options, environment=self.faults.environment)
         self.http = self.server.http
         self.counter = itertools.count(1)
         for label in (0, 1):
@@ -59,14 +61,25 @@ class Shaky:
         self.ask("POST", "/learn")
         return ids
 
+    def kept(self):
+        """The number of an input in the inbox that looks like no class."""
+        strange = [[50.0 + next(self.counter)] * len(vectors(0, 1)[0])]
+        assert self.ask("POST", "/predict", json={"vectors": strange})["predictions"][0]["unknown"]
+        return max(one["id"] for one in self.ask("GET", "/inbox")["inputs"])
+
+    def has_candidate(self):
+        return self.http.get("/versions/candidate").status_code == 200
+
     def on_disk(self):
-        """What the database says: the current version, all versions, all examples and edits."""
+        """What the database says: the current version, all versions, examples, edits, the inbox and the candidate."""
         with closing(sqlite3.connect(self.folder / "taer.db")) as database:
             queries = (
                 "SELECT version FROM current",
                 "SELECT version, parent FROM versions",
                 "SELECT id, label, version FROM examples",
                 "SELECT example, version, label FROM edits",
+                "SELECT id, label FROM inbox",
+                "SELECT version FROM candidate",
             )
             return [
                 database.execute(f"{query} ORDER BY 1, 2" if "," in query else query).fetchall()
@@ -83,11 +96,15 @@ class Shaky:
             assert answer.status_code == 503, where
             assert names_cause(answer.json()["detail"], error), where
             assert after == before, where
-        ((current,),), _, examples, _ = after
+        ((current,),), _, examples, _, inbox, candidate = after
         waiting = sum(version is None for _, _, version in examples)
         assert self.ask("GET", "/health")["version"] == current, where
         assert sum(row["waiting"] for row in self.ask("GET", "/classes")["classes"]) == waiting, where
         assert f"taer_waiting_examples {waiting}.0" in self.http.get("/metrics").text
+        assert {one["id"] for one in self.ask("GET", "/inbox")["inputs"]} == {number for number, _ in inbox}, where
+        assert [one["version"] for one in self.ask("GET", "/history")["versions"] if one["candidate"]] == [
+            number for (number,) in candidate
+        ], where
         copy = shutil.copytree(self.folder, self.folder.with_name(f"copy{nth}"))
         service = Service(copy)
         if UNLESS_KILLED not in answer.text:
@@ -150,7 +167,49 @@ def purge(tested):
     return "POST", "/purge", {"ids": [number]}
 
 
-OPERATIONS = [learn, add, relabel, relabel_waiting, delete, discard, rename, forget, rollback, purge]
+def name_input(tested):
+    return "POST", f"/inbox/{tested.kept()}", {"label": "2"}
+
+
+def dismiss(tested):
+    return "DELETE", f"/inbox/{tested.kept()}", None
+
+
+def dismiss_all(tested):
+    tested.kept()
+    return "DELETE", "/inbox", None
+
+
+def stage(tested):
+    """Learn a candidate."""
+    if tested.has_candidate():
+        tested.ask("POST", "/versions/candidate/reject")
+    return learn(tested)
+
+
+def promote(tested):
+    if not tested.has_candidate():
+        tested.taught(next(tested.counter) % 5)
+    return "POST", "/versions/candidate/promote", None
+
+
+def reject(tested):
+    promote(tested)
+    return "POST", "/versions/candidate/reject", None
+
+
+STAGED = [stage, promote, reject]
+OPERATIONS = [
+    learn, add, relabel, relabel_waiting, delete, discard, rename, forget, rollback, purge, name_input, dismiss,
+    dismiss_all, *STAGED,
+]  # fmt: skip
+# In ``make test-all`` each fails with one error, in turn; in ``make test-long`` with both.
+FAILURES = [
+    pytest.param(operation, error, id=f"{errno.errorcode[error]}-{operation.__name__}")
+    for number, operation in enumerate(OPERATIONS)
+    for place, error in enumerate(ERRORS)
+    if LONG or number % 2 == place
+]
 
 
 def sweep(tested, operation, *kinds, error=errno.EIO, **how):
@@ -168,12 +227,15 @@ def sweep(tested, operation, *kinds, error=errno.EIO, **how):
         codes.append(answer.status_code)
         if answer.status_code != 200:  # what was refused is done as soon as storage works
             assert tested.http.request(method, path, json=body).status_code == 200
+    else:
+        pytest.fail("each time it takes more calls")
     return codes
 
 
 @pytest.fixture
-def tested(serve, tmp_path):
-    return Shaky(serve, tmp_path)
+def tested(request, serve, tmp_path):
+    operation = request.node.callspec.params["operation"] if hasattr(request.node, "callspec") else None
+    return Shaky(serve, tmp_path, *(["--promote", "ask"] if operation in STAGED else []))
 
 
 @pytest.mark.system
@@ -184,8 +246,7 @@ def test_a_sync_an_unlink_or_a_rename_that_fails_is_a_refusal_or_makes_no_differ
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
-@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
+@pytest.mark.parametrize(("operation", "error"), FAILURES)
 def test_every_call_of_every_operation_fails_once(tested, operation, error):
     tested.taught(2)
     codes = sweep(tested, operation, error=error)
@@ -206,6 +267,91 @@ def test_the_disk_is_full_from_any_call_on(tested, operation):
     """A commit that failed may then be found after a kill, which the answer says."""
     tested.taught(2)
     sweep(tested, operation, *(set(KINDS) - {"unlink"}), error=errno.ENOSPC, from_then_on=True)
+
+
+class ManyHeads(Shaky):
+    """A server of many heads in whose folder calls fail."""
+
+    def __init__(self, serve, work):
+        self.folder = work / "heads"
+        self.faults = Faults(work, self.folder)
+        self.server = serve(self.folder, "--many", environment=self.faults.environment)
+        self.http = self.server.http
+        self.counter = itertools.count(1)
+        self.ask("POST", "/heads", json={"name": "first"})
+        for label in (0, 1):
+            self.ask("POST", "/heads/first/examples", json={"label": str(label), "vectors": vectors(label, 4)})
+        self.ask("POST", "/heads/first/learn")
+
+    def made(self):
+        """A head beside the first one, and none of those that were made before."""
+        for one in self.ask("GET", "/heads")["heads"]:
+            if one["name"] != "first":
+                self.ask("DELETE", f"/heads/{one['name']}")
+        name = f"head{next(self.counter)}"
+        self.ask("POST", "/heads", json={"name": name})
+        return name
+
+    def on_disk(self):
+        folder = Folder(self.folder)
+        return {name: {**folder.entry(name), "loaded": None} for name in folder.names()}
+
+    def check(self, before, answer, nth, error):
+        after = self.on_disk()
+        where = f"call {nth}, {answer.status_code}: {answer.text[:200]}"
+        if answer.status_code == 200:
+            assert after != before, where
+        else:
+            assert answer.status_code == 503, where
+            assert names_cause(answer.json()["detail"], error), where
+            assert str(self.folder) not in answer.text, where
+            assert after == before, where
+        assert [{**one, "loaded": None} for one in self.ask("GET", "/heads")["heads"]] == [*after.values()], where
+        row = vectors(0, 1)
+        found = self.ask("POST", "/heads/first/predict", json={"vectors": row})["predictions"][0]["label"]
+        copy = shutil.copytree(self.folder, self.folder.with_name(f"copy{nth}"))
+        folder = Folder(copy)
+        folder.tidy()
+        assert sorted(os.listdir(copy)) == sorted([*after, "serve.lock"]), where
+        for name, entry in after.items():
+            service = Service(copy / name)
+            if UNLESS_KILLED not in answer.text:
+                assert (service.serving.version, service.n_pending) == (entry["version"], entry["waiting"]), where
+            if entry["version"]:
+                assert str(service.serving.head.predict(row)[0]) == found, where
+            service.close()
+        shutil.rmtree(copy)
+
+
+def make_head(many):
+    many.made()
+    return "POST", "/heads", {"name": f"head{next(many.counter)}"}
+
+
+def copy_head(many):
+    many.made()
+    return "POST", "/heads", {"name": f"head{next(many.counter)}", "copy_of": "first"}
+
+
+def delete_head(many):
+    return "DELETE", f"/heads/{many.made()}", None
+
+
+def learn_in_head(many):
+    label = next(many.counter) % 5
+    many.ask("POST", "/heads/first/examples", json={"label": str(label), "vectors": vectors(label, 2)})
+    return "POST", "/heads/first/learn", None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "operation", [make_head, copy_head, delete_head, learn_in_head], ids=lambda it: it.__name__
+)
+@pytest.mark.parametrize("error", ERRORS if LONG else [errno.ENOSPC], ids=errno.errorcode.get)
+def test_every_call_fails_once_in_a_server_of_many_heads(serve, tmp_path, operation, error):
+    codes = sweep(ManyHeads(serve, tmp_path), operation, error=error)
+    print(f"{operation.__name__}, {errno.errorcode[error]}: {codes.count(503)} of {len(codes)} were refused")
+    assert codes.count(503) > 1
 
 
 class Shaken:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from taer.serve import images
+from taer.serve import inputs as images
 from taer.serve.inputs import MAX_IMAGE_BYTES, BadInput
 from tests.serve.backbones import Pixels
 from tests.serve.conftest import png
@@ -51,7 +51,7 @@ def test_where_a_photo_was_taken_is_not_kept():
     exif = Image.Exif()
     exif[0x010E] = "at home"
     assert b"at home" in (content := photo(60, 40, exif=exif))
-    assert b"at home" not in images.kept(images.decode(sent(content)))
+    assert b"at home" not in images.small_copy(images.decode(sent(content)))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_memory_does_not_follow_the_size_of_a_photo(tmp_path):
     Image.new("RGB", (9000, 7000), "red").save(file)  # 63 megapixels, 189 MB as pixels
     program = f"""
 import base64, resource
-from taer.serve import images
+from taer.serve import inputs as images
 small = images.decode(base64.b64encode(open({str(tmp_path / "small.jpg")!r}, "rb").read()).decode())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 images.decode(base64.b64encode(open({str(file)!r}, "rb").read()).decode())

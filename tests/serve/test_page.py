@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -15,7 +16,12 @@ import pytest
 from PIL import Image
 
 sync_api = pytest.importorskip("playwright.sync_api")
+import taer  # noqa: E402
+from taer.serve.service import Service  # noqa: E402
+from tests.conftest import blobs  # noqa: E402
+from tests.loop.test_discover import KNOWN, samples  # noqa: E402
 from tests.serve.conftest import TOKEN, vectors  # noqa: E402
+from tests.serve.test_describe import KNOWN as KNOWN_TEXTS  # noqa: E402
 from tests.serve.test_images import photo  # noqa: E402
 
 CHROMIUM = shutil.which("chromium")
@@ -24,6 +30,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium on the path (Debian: apt-get install chromium)"),
 ]
 PIXELS = {"program": ("-m", "tests.serve.pixels_server")}
+LETTERS = {"program": ("-m", "tests.serve.letters_server")}
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--use-fake-device-for-media-stream",
@@ -50,7 +57,7 @@ def visit(browser):
     """Open a page and fail the test if it logs an error or asks for anything from elsewhere."""
     contexts, troubles = [], []
 
-    def open_page(server, token=TOKEN, **options):
+    def open_page(server, token=TOKEN, ready="Ready.", **options):
         context = browser.new_context(**{"viewport": {"width": 1100, "height": 900}, **options})
         contexts.append(context)
         page = context.new_page()
@@ -59,7 +66,7 @@ def visit(browser):
         own = (server.url, "data:", "blob:")
         page.on("request", lambda asked: asked.url.startswith(own) or troubles.append(asked.url))
         page.goto(f"{server.url}/#token={token}" if token else server.url)
-        page.get_by_text("Ready.").wait_for()
+        page.get_by_text(ready).wait_for()
         return page
 
     yield open_page
@@ -271,6 +278,21 @@ def test_what_is_not_likely_is_not_named_with_confidence(serve, visit, tmp_path)
     page.locator("#verdict").get_by_text("Not sure.").wait_for()
 
 
+def test_why_shows_the_runner_up_and_examples_of_both(serve_drawings, visit):
+    page = visit(serve_drawings())
+    teach(page, "ring", "cross")
+    assert page.locator("#why").is_hidden()
+    draw(page, "cross")
+    assert best(page) == "cross"
+    page.click("#why")
+    page.locator("#reasons h4").first.wait_for()
+    assert page.locator("#reasons h4").all_inner_texts() == ["Nearest of cross", "Nearest of ring"]
+    assert "is ahead of ring" in page.locator("#reasons p").inner_text()
+    page.locator("#reasons img").nth(5).wait_for()
+    page.click("#clear")
+    assert page.locator("#reasons *").count() == 0
+
+
 def test_undo_at_the_first_version_asks(serve, visit):
     server = serve()
     teach_many(server, 3)
@@ -325,6 +347,149 @@ def test_classes_and_examples_are_corrected_on_the_page(serve_drawings, visit):
     assert server.http.get("/history").json()["versions"] == []
     page.click("#learn")
     page.locator("#status").get_by_text("Learned").wait_for()
+
+
+def fill(server, *labels):
+    for label in labels:
+        server.http.post("/examples", json={"label": f"class {label}", "vectors": vectors(label, 16)})
+    return server.http.post("/learn").raise_for_status()
+
+
+@pytest.mark.parametrize("width", [1100, 390])
+def test_a_candidate_is_promoted_or_discarded_on_the_page(serve, visit, tmp_path, width):
+    server = serve(tmp_path / "service", "--promote", "ask")
+    fill(server, 0, 1)
+    fill(server, 2)
+    page = visit(server, viewport={"width": width, "height": 900})
+    page.get_by_text("Version 2 waits for you").wait_for()
+    page.get_by_text("On 8 tests of the classes it knew: 100.0 % right before, 100.0 % after").wait_for()
+    page.get_by_text("an answer changes only where a new class wins").wait_for()
+    assert page.locator("#candidate-examples li").count() == 4
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shot(page, f"page-candidate-{width}")
+    page.click("#reject")
+    page.locator("#status").get_by_text("Discarded version 2; 16 examples waiting").wait_for()
+    assert page.locator("#candidate").is_hidden()
+    page.click("#learn")
+    page.locator("#status").get_by_text("version 3 waits to be promoted").wait_for()
+    page.click("#promote")
+    page.locator("#status").get_by_text("Version 3 is in use").wait_for()
+    assert server.http.get("/health").json()["version"] == 3
+
+
+def test_inputs_of_the_inbox_are_named_or_dismissed_on_the_page(serve, visit, tmp_path):
+    server = serve(tmp_path / "service", "--inbox", "10", "--inbox-days", "7")
+    fill(server, 0, 1)
+    strange = np.array(vectors(2, 2)) + 50
+    server.http.post("/predict", json={"vectors": strange.tolist()}).raise_for_status()
+    page = visit(server)
+    page.get_by_text("2 inputs looked like nothing it knows").wait_for()
+    shot(page, "page-inbox")
+    page.get_by_label("Name of input 1").fill("far away")
+    page.get_by_label("Add input 1").click()
+    page.locator("#status").get_by_text("Kept input 1 as an example of far away; 1 waiting").wait_for()
+    page.get_by_label("Dismiss input 2").click()
+    page.locator("#status").get_by_text("Dismissed input 2").wait_for()
+    page.get_by_text("Nothing strange arrived").wait_for()
+    page.click("#learn")
+    page.locator("#status").get_by_text("Learned far away").wait_for()
+
+
+@pytest.mark.parametrize("width", [1100, 390])
+def test_a_group_of_the_inbox_is_named_and_learned_on_the_page(serve, visit, tmp_path, width):
+    X, y = samples(range(KNOWN), 20)
+    taer.Bayes().fit(X, np.char.add("class ", y.astype(str))).save(tmp_path / "head.safetensors")
+    server = serve(tmp_path / "service", "--inbox", "100", "--model", str(tmp_path / "head.safetensors"))
+    for label, count in ((KNOWN, 12), (KNOWN + 1, 8)):
+        server.http.post("/predict", json={"vectors": samples([label], count, 5)[0].tolist()}).raise_for_status()
+    page = visit(server, viewport={"width": width, "height": 900})
+    page.get_by_text("2 groups of 20 inputs").wait_for()
+    assert [
+        text.split("\n")[0].split(" alike")[0] for text in page.locator("#inbox-groups > li").all_inner_texts()
+    ] == [
+        "12 look",
+        "8 look",
+    ]
+    assert page.locator("#inbox-groups ul").first.locator("li").count() == 3
+    useful = page.locator("#inbox-list small").count()
+    assert useful == 20
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shot(page, f"page-groups-{width}")
+    first = page.locator("#inbox-list input").first.get_attribute("aria-label")
+    page.get_by_role("button", name="Strangest").click()
+    strangest = server.http.get("/inbox?limit=1").json()["inputs"][0]["id"]
+    assert page.locator("#inbox-list input").first.get_attribute("aria-label") == f"Name of input {strangest}"
+    page.get_by_role("button", name="Most useful").click()
+    assert page.locator("#inbox-list input").first.get_attribute("aria-label") == first
+    page.get_by_label("Name of group 2").fill("small")
+    page.get_by_label("Add group 2", exact=True).click()
+    page.locator("#status").get_by_text("Kept 8 inputs as examples of small; 8 waiting").wait_for()
+    page.get_by_label("Name of group 1").fill("large")
+    page.get_by_label("Add and learn group 1").click()
+    page.locator("#status").get_by_text("Learned large from 12 inputs: version 2").wait_for()
+    assert page.locator("#inbox-new").is_hidden()
+    assert server.http.get("/history").json()["versions"][-1]["new_classes"] == ["large", "small"]
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_page_says_what_needs_no_person_and_that_the_data_have_changed(serve, visit, tmp_path, width):
+    X, y = blobs(5, 400, seed=1)
+    server = serve(tmp_path / "service", "--errors-at-most", "0.1")
+    for label in range(3):
+        rows = X[y == label][:120].tolist()
+        server.http.post("/examples", json={"label": f"class {label}", "vectors": rows})
+    server.http.post("/learn")
+    page = visit(server, viewport={"width": width, "height": 900})
+    promise = server.http.get("/automation").json()
+    said = f"{100 * promise['coverage']:.0f} % of answers need no person: at most 10 % of these are wrong"
+    assert page.locator("#promise").inner_text().startswith(said)
+    assert page.locator("#drift").is_hidden()
+    asked = X[y == 0][200:400]
+    alone = server.http.post("/predict", json={"vectors": asked.tolist(), "preview": True}).json()["predictions"]
+    for automatic, words in ((True, "This answer needs no person."), (False, "A person should check this answer.")):
+        row = next(row for row, one in zip(asked, alone, strict=True) if one["automatic"] is automatic)
+        (tmp_path / f"{automatic}.json").write_text(str(row.tolist()))
+        page.set_input_files("#files", tmp_path / f"{automatic}.json")
+        page.get_by_text(words).wait_for()
+    server.http.post("/predict", json={"vectors": X[y == 4][:150].tolist()})
+    page.reload()
+    page.get_by_text("What arrives has changed").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shot(page, f"trust-{width}")
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_class_is_described_on_the_page(serve, visit, tmp_path, width):
+    server = serve(tmp_path / "service", **LETTERS)
+    page = visit(server, viewport={"width": width, "height": 900})
+    assert page.locator("#describe").is_hidden()  # nothing is known yet
+    for label, texts in KNOWN_TEXTS.items():
+        server.http.post("/examples", json={"label": label, "texts": texts})
+    server.http.post("/learn")
+    page.reload()
+    page.get_by_text("No examples yet? Describe a class").click()
+    page.fill("#descriptions", "fourth")
+    page.click("#describe-add")
+    page.locator("#status").get_by_text("Expected a name, a colon and a sentence").wait_for()
+    page.fill("#descriptions", "first: aa\n\nfourth: ddd: d\n")
+    page.click("#describe-add")
+    page.locator("#status").get_by_text("Added fourth: version 2.").wait_for()
+    page.fill("#text", "dddd")
+    assert best(page) == "fourth"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shot(page, f"describe-{width}")
+
+
+def test_the_page_tells_the_notices_of_a_purge(serve, visit, tmp_path):
+    server = serve(tmp_path / "service")
+    fill(server, 0, 1)
+    fill(server, 2)
+    server.http.post("/rollback/1").raise_for_status()  # version 2 is undone; its examples are nowhere else
+    page = visit(server)
+    page.get_by_role("button", name="class 0 task 1").click()
+    page.get_by_label("Erase for good example 1", exact=True).click()
+    page.locator("#ask-yes").click()
+    page.locator("#status").get_by_text("16 examples that only the deleted versions had wait again").wait_for()
 
 
 def test_a_photo_of_a_phone_is_scaled_down_before_it_is_sent(serve, visit, tmp_path):
@@ -475,6 +640,59 @@ def test_the_docs_page(serve, visit, browser):
     server = serve()
     page = visit(server)
     page.get_by_role("link", name="API").click()
-    page.get_by_text("POST /predict").wait_for()
-    assert page.locator("article").count() == 18
+    page.get_by_text("POST /predict", exact=True).wait_for()
     page.get_by_text("DELETE /classes/{label}").wait_for()
+    described = server.http.get("/openapi.json").json()["paths"]
+    assert page.locator("article").count() == sum(map(len, described.values()))
+
+
+LONG = "returns-and-refunds-of-the-shop-in-the-north-2026-second-quarter"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "light"), (400, "dark"), (1280, "dark")])
+def test_the_page_of_thirty_heads(serve, visit, tmp_path, width, scheme):
+    """Find a head among many, open it, make one, copy one, delete one; nothing overlaps or leaves the page."""
+    folder = tmp_path / "heads"
+    X, y = np.concatenate([vectors(label) for label in range(3)]), np.repeat(["a", "b", "c"], 8)
+    head = taer.Bayes(random_state=0).partial_fit(X, y)
+    names = [LONG, *(f"team-{number:02}" for number in range(1, 30))]
+    for name in names:
+        Service(folder / name, first=head if name != "team-07" else None).close()
+    server = serve(folder, "--many")
+    server.http.post("/heads/team-03/examples", json={"label": "d", "vectors": vectors(3)})
+    (folder / "team-05" / "taer.db").write_bytes(b"damaged" * 1000)
+    page = visit(server, ready="30 heads", viewport={"width": width, "height": 900}, color_scheme=scheme)
+    rows = page.locator("#heads li")
+    assert rows.count() == 30
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    texts = {text.split("\n")[0]: text for text in rows.all_inner_texts()}
+    assert "3 classes, version 1, 8 waiting" in texts["team-03"]
+    assert "cannot be read" in texts["team-05"]
+    assert "knows nothing yet" in texts["team-07"]
+    boxes = [row.bounding_box() for row in rows.all()]
+    assert all(one["y"] + one["height"] <= two["y"] + 1 for one, two in itertools.pairwise(boxes))
+    assert max(box["height"] for box in boxes[1:]) <= 60  # one line each; the long name may need more
+    small = page.locator("#heads button, #make-form button, #heads a").evaluate_all(
+        "them => them.filter((it) => it.getBoundingClientRect().height < 30).length"
+    )
+    assert small == 0  # as large as a finger needs
+    shot(page, f"heads-{width}-{scheme}")
+    page.fill("#find", "NORTH")
+    assert rows.count() == 1
+    page.fill("#find", "")
+    page.fill("#name", "a-new-one")
+    page.fill("#source", "team-03")
+    page.get_by_role("button", name="Make it").click()
+    page.locator("#status").get_by_text("a-new-one is a copy of team-03.").wait_for()
+    assert rows.count() == 31
+    page.get_by_label("Delete a-new-one").click()
+    shot(page, f"heads-ask-{width}-{scheme}")
+    page.get_by_role("button", name="Delete it").click()
+    page.locator("#status").get_by_text("a-new-one is deleted.").wait_for()
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == sorted(names)
+    page.get_by_role("link", name="team-01").click()
+    page.get_by_text("Ready.").wait_for()
+    assert page.locator("#classes li").count() == 3
+    shot(page, f"heads-one-{width}-{scheme}")
+    page.get_by_role("link", name="All heads").click()
+    page.locator("#status").get_by_text("30 heads").wait_for()

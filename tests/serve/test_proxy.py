@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from taer.client import Client, ServiceError
+from taer.serve import tokens
 from tests.serve.conftest import AUTH, TOKEN, vectors
 
 pytestmark = pytest.mark.slow
@@ -66,14 +67,20 @@ def caddy(folder: Path, port: int, service: str) -> list[str]:
     return ["caddy", "run", "--config", str(folder / "Caddyfile")]
 
 
+@pytest.fixture
+def options():
+    """More options of the service."""
+    return ()
+
+
 @pytest.fixture(params=[nginx, caddy], ids=lambda make: make.__name__)
-def proxy(request, serve, tmp_path, monkeypatch):
+def proxy(request, options, serve, tmp_path, monkeypatch):
     """The port of a proxy with TLS; the public name leads to this machine."""
     if shutil.which(request.param.__name__) is None or shutil.which("openssl") is None:
         pytest.skip(
             f"needs {request.param.__name__} and openssl (Debian: apt-get install {request.param.__name__})"
         )
-    server, port = serve(tmp_path / "service", "--public-name", NAME), free_port()
+    server, port = serve(tmp_path / "service", "--public-name", NAME, *options), free_port()
     command = request.param(tmp_path, port, server.url)
     home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     process = subprocess.Popen(command, env={**os.environ, **home}, stderr=subprocess.PIPE, text=True)
@@ -95,15 +102,19 @@ def trusting(**options) -> httpx.Client:
     return HTTP(verify=context, **{"timeout": 30, **options})
 
 
+def wait_for(http):
+    for _ in range(100):
+        try:
+            assert http.get("/health").json()["status"] == "ok"
+            return
+        except (httpx.TransportError, ValueError):
+            time.sleep(0.2)
+
+
 def test_the_configurations_of_the_page_work(proxy, monkeypatch):
     url = f"https://{NAME}:{proxy}"
     with trusting(base_url=url) as http:
-        for _ in range(100):  # until it is up
-            try:
-                assert http.get("/health").json()["status"] == "ok"
-                break
-            except (httpx.TransportError, ValueError):
-                time.sleep(0.2)
+        wait_for(http)
         for path in ("/examples", "/examples/1", "/classes"):
             assert http.get(path).status_code == 401
         assert http.post("/predict", json={"vectors": vectors(0)}).status_code == 401
@@ -121,3 +132,27 @@ def test_the_configurations_of_the_page_work(proxy, monkeypatch):
     with Client(url, "wrong") as client, pytest.raises(ServiceError) as error:
         client.examples()
     assert error.value.status == 401
+
+
+@pytest.mark.parametrize("options", [["--many"]])
+def test_many_heads_behind_the_same_configurations(proxy, monkeypatch, tmp_path):
+    url = f"https://{NAME}:{proxy}"
+    monkeypatch.setattr("httpx2.Client", trusting)
+    with trusting(base_url=url) as http, Client(url, TOKEN) as all_heads:
+        wait_for(http)
+        all_heads.make_head("cats")
+        all_heads.make_head("dogs")
+        own = tokens.add(tmp_path / "service" / "cats", "anna", "teach", {})
+        with Client(f"{url}/heads/cats", own) as cats:
+            for label in (0, 1):
+                cats.add(f"class {label}", np.array(vectors(label), np.float32))
+            cats.learn()
+            assert cats.predict(vectors(1, 1))["predictions"][0]["label"] == "class 1"
+        for path in ("/heads", "/heads/cats/classes", "/heads/nobody/classes", "/v2/models/cats"):
+            assert http.get(path).status_code == 401, path
+        for path in ("/heads", "/heads/dogs/examples", "/v2/models/dogs/ready"):
+            assert http.get(path, headers={"Authorization": f"Bearer {own}"}).status_code == 401, path
+        assert http.get("/v2/models/cats/ready", headers=AUTH).json() == {"name": "cats", "ready": True}
+        for path in ("/", "/heads/cats/"):
+            assert http.get(path).headers["content-type"].startswith("text/html")
+        assert str(http.get("/heads/cats", follow_redirects=True).url) == f"{url}/heads/cats/"

@@ -154,7 +154,7 @@ def test_a_folder_of_another_schema_is_refused_with_words_and_left_alone(client,
         database.execute("PRAGMA user_version = 1")
     database.close()
     with pytest.raises(
-        ValueError, match=r"another version of taer \(its database has schema 1, this version reads 2\)"
+        ValueError, match=r"another version of taer \(its database has schema 1, this version reads 4\)"
     ):
         open_service()
     with sqlite3.connect(file) as database:

@@ -53,7 +53,7 @@ def test_a_backbone_that_is_not_here_leaves_vectors(backbones, tmp_path, monkeyp
     assert service.backbone is None
     (notice,) = service.notices
     assert notice.startswith(
-        "the head's backbone is not here, so the service takes vectors: letters: not a backbone"
+        "takes vectors, no images or texts, because the head's backbone is not here: letters: not a backbone"
     )
     service.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taer.serve.failures import StorageFailed
+from taer.serve.database import StorageFailed
 from taer.serve.service import Service
 from tests.serve.conftest import vectors
 

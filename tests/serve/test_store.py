@@ -206,7 +206,7 @@ def test_the_command_says_in_one_line_that_a_database_is_damaged(folder):
 def test_another_program_s_database_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "taer.db") as database:
         database.execute("CREATE TABLE songs (title TEXT)")
-        database.execute("PRAGMA user_version = 2")
+        database.execute("PRAGMA user_version = 4")
     database.close()
     with pytest.raises(ValueError, match="not a database of this service"):
         Service(tmp_path)

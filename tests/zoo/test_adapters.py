@@ -39,7 +39,7 @@ def forward(hidden, columns, gates, X):
 
 def targets(head, y):
     """Labels as class numbers in order of arrival."""
-    return head.numbers_[np.searchsorted(head.classes_, y)]
+    return head.arrival_[np.searchsorted(head.classes_, y)]
 
 
 def given(head, X, y):
@@ -83,14 +83,14 @@ def test_gradients_of_the_network(network):
 
 def test_finetune_takes_the_step_of_its_objective(tasks):
     head = taer.zoo.FinetuneAdapter(**ONE_STEP).partial_fit(*tasks[0])
-    hidden, columns = tensor(head.hidden_), tensor(np.pad(head.columns_, [(0, 2), (0, 0)]))
+    hidden, columns = tensor(head.hidden_), tensor(np.pad(head.weights_, [(0, 2), (0, 0)]))
     X, y = tasks[1]
     head.partial_fit(X, y)
     scores = forward(hidden, columns, 1, tensor(X, False))
     torch.nn.functional.cross_entropy(scores, torch.tensor(targets(head, y))).backward()
     assert hidden.grad.abs().max() > 1e-3
     np.testing.assert_allclose(head.hidden_, (hidden - LR * hidden.grad).detach().numpy(), atol=1e-9)
-    np.testing.assert_allclose(head.columns_, (columns - LR * columns.grad).detach().numpy(), atol=1e-9)
+    np.testing.assert_allclose(head.weights_, (columns - LR * columns.grad).detach().numpy(), atol=1e-9)
 
 
 def test_joint_starts_again_with_every_sample(tasks):
@@ -142,7 +142,7 @@ def test_hat_takes_the_steps_of_its_objective(tasks):
             for weight, factor, g in zip((hidden, columns, e), factors, by, strict=True)
         )
     np.testing.assert_allclose(head.masks_[1], torch.sigmoid(s_max * e).detach().numpy(), atol=1e-9)
-    np.testing.assert_allclose(head.columns_[2:], columns.detach().numpy(), atol=1e-9)
+    np.testing.assert_allclose(head.weights_[2:], columns.detach().numpy(), atol=1e-9)
     np.testing.assert_allclose(head.hidden_, hidden.detach().numpy(), atol=1e-9)
 
 
@@ -208,7 +208,7 @@ def test_der_trains_both_classifiers(tasks):
     settings = ONE_STEP | {"epochs": 2, "aux_weight": 0.7, "memory_size": 8, "balanced_epochs": 0}
     head = taer.zoo.DERAdapter(**settings).partial_fit(*tasks[0])
     first, memory = head.hidden_, head.memory_
-    newest, columns = tensor(first), tensor(np.pad(head.columns_, [(0, 2), (0, 6)]))
+    newest, columns = tensor(first), tensor(np.pad(head.weights_, [(0, 2), (0, 6)]))
     auxiliary = tensor(np.zeros((3, 6)))
     X, y = tasks[1]
     head.partial_fit(X, y)
@@ -224,7 +224,7 @@ def test_der_trains_both_classifiers(tasks):
             tensor((weight - LR * g).detach()) for weight, g in zip((newest, columns, auxiliary), by, strict=True)
         )
     np.testing.assert_allclose(head.hidden_[6:], newest.detach().numpy(), atol=1e-9)
-    np.testing.assert_allclose(head.columns_, columns.detach().numpy(), atol=1e-9)
+    np.testing.assert_allclose(head.weights_, columns.detach().numpy(), atol=1e-9)
 
 
 def test_der_balances_its_columns_on_the_memory(tasks):
@@ -234,7 +234,7 @@ def test_der_balances_its_columns_on_the_memory(tasks):
     assert np.bincount(head.memory_.y).tolist() == [2, 2, 2, 2]
     units = np.maximum(head.memory_.X @ head.hidden_.T, 0)
     residuals = np.eye(4)[head.memory_.y] - 1 / 4
-    np.testing.assert_allclose(head.columns_, LR / 2.5 * residuals.T @ units / 8, atol=1e-9)
+    np.testing.assert_allclose(head.weights_, LR / 2.5 * residuals.T @ units / 8, atol=1e-9)
 
 
 # FAS
@@ -263,13 +263,13 @@ def test_fas_swaps_the_atoms_alone(tasks):
     learn(head, tasks[1:])
     np.testing.assert_array_equal(head.hidden_, hidden)
     assert head.atoms_.shape == (3, 3, 4, 4)
-    assert head.columns_.shape == (6, 96)
+    assert head.weights_.shape == (6, 96)
     after = head.scores(tasks[0][0], classes=[1, 4])
     np.testing.assert_allclose(np.diff(after), np.diff(before), atol=1e-12)  # given the task, nothing is forgotten
     X = tasks[2][0][:5]
     members = [
         softmax(np.maximum(head.embedding_(X) @ mixed(hidden, atoms).T, 0) @ columns.T, axis=1)
-        for atoms, columns in zip(head.atoms_[2], np.split(head.columns_[4:], 3, axis=1), strict=True)
+        for atoms, columns in zip(head.atoms_[2], np.split(head.weights_[4:], 3, axis=1), strict=True)
     ]
     np.testing.assert_allclose(softmax(head.scores(X, classes=[2, 3]), axis=1), np.mean(members, axis=0), atol=1e-9)
 
@@ -329,10 +329,10 @@ def test_aanets_has_a_stable_and_a_plastic_branch(tasks):
     head = taer.zoo.AANetsAdapter(width=8, random_state=0).partial_fit(*tasks[0])
     np.testing.assert_array_equal(head.hidden_, head.plastic_)  # both start from what the first task learned
     assert (head.scales_.tolist(), head.blend_) == ([1] * 8, 0.5)
-    stable, columns = head.hidden_, head.columns_
+    stable, columns = head.hidden_, head.weights_
     learn(head, tasks[1:])
     np.testing.assert_array_equal(head.hidden_, stable)
-    np.testing.assert_array_equal(head.columns_[:2], columns)  # old columns rest
+    np.testing.assert_array_equal(head.weights_[:2], columns)  # old columns rest
     assert (head.plastic_ != stable).any()
     assert (head.scales_ != 1).all()
     assert head.blend_ != 0.5
@@ -340,11 +340,11 @@ def test_aanets_has_a_stable_and_a_plastic_branch(tasks):
 
 def test_aanets_imprints_new_columns(tasks):
     head = taer.zoo.AANetsAdapter(**ONE_STEP | {"lr": 1e-12}).partial_fit(*tasks[0])
-    lengths = np.linalg.norm(head.columns_, axis=1)
+    lengths = np.linalg.norm(head.weights_, axis=1)
     X, y = tasks[1]
     head.partial_fit(X, y)
     means = unit_rows(np.array([unit_rows(np.maximum(X[y == c] @ head.hidden_.T, 0)).mean(axis=0) for c in (0, 5)]))
-    np.testing.assert_allclose(head.columns_[2:], means * lengths.mean(), atol=1e-6)
+    np.testing.assert_allclose(head.weights_[2:], means * lengths.mean(), atol=1e-6)
 
 
 def test_the_balanced_set_has_as_many_samples_of_every_class(tasks):

@@ -25,7 +25,7 @@ def softmax(scores):
 
 def columns(head):
     """In the order of ``classes_``."""
-    return head.columns_[head.numbers_]
+    return head.weights_[head.arrival_]
 
 
 def cross_entropy(scores, target):
@@ -465,7 +465,7 @@ def test_gdumb_knows_nothing_but_its_memory(tasks):
     head = learn(taer.zoo.GDumb(memory_size=12, random_state=0), tasks)
     copy = taer.zoo.GDumb(memory_size=12, random_state=0)
     learn(copy, tasks[:2])
-    copy.columns_ = copy.columns_ + 1e3  # whatever was learned before is thrown away
+    copy.weights_ = copy.weights_ + 1e3  # whatever was learned before is thrown away
     copy.partial_fit(*tasks[2])
     np.testing.assert_array_equal(head.coef_, copy.coef_)
 

@@ -71,14 +71,14 @@ def two_tasks(head, tasks, importance, after):
     """Follow two tasks step by step: ``importance()`` is the strength of the penalty, ``after`` updates it."""
     for number, (X, y) in enumerate(tasks[:2], start=1):
         start = np.zeros((2 * number, X.shape[1]))
-        start[: 2 * number - 2] = head.columns_ if number > 1 else 0
+        start[: 2 * number - 2] = head.weights_ if number > 1 else 0
         replayed = (head.memory_.X, head.memory_.y) if hasattr(head, "memory_") and len(head.memory_) else None
         head.partial_fit(X, y)
         target = by_arrival(head, y)
         if replayed is not None:
             X, target = np.concatenate([X, replayed[0]]), np.concatenate([target, replayed[1]])
         walk = ByHand(start, X, target, importance(start.shape))
-        np.testing.assert_allclose(head.columns_, walk.W, atol=1e-7)
+        np.testing.assert_allclose(head.weights_, walk.W, atol=1e-7)
         after(walk)
 
 
@@ -128,9 +128,9 @@ def test_mas_importance_is_the_gradient_of_the_squared_outputs(near_tasks):
     head, expected = taer.zoo.MAS(**STEPS), 0
     for X, y in near_tasks[:2]:
         head.partial_fit(X, y)
-        grown = np.zeros(head.columns_.shape)
+        grown = np.zeros(head.weights_.shape)
         for row in torch.tensor(X):
-            W = torch.tensor(head.columns_, requires_grad=True)
+            W = torch.tensor(head.weights_, requires_grad=True)
             (W @ row).square().sum().backward()
             grown += np.abs(W.grad.numpy()) / len(X)
         expected = padded(expected, grown.shape) + grown if np.ndim(expected) else grown
@@ -154,13 +154,13 @@ def test_a_huge_penalty_holds_what_mattered_and_none_is_plain_training(name, nea
     drift = {}
     for value in (0.0, 1e9):
         head = taer.make_head(name, **STEPS, **memory, **{strength: value}).partial_fit(*near_tasks[0])
-        before = head.columns_.copy()
+        before = head.weights_.copy()
         weight = head.fisher_ + head.path_ if name == "rwalk" else head.importance_
         head.partial_fit(*near_tasks[1])
-        drift[value] = float((weight * (head.columns_[:2] - before) ** 2).sum())
+        drift[value] = float((weight * (head.weights_[:2] - before) ** 2).sum())
         if value == 0:
             plain = learn(taer.Finetune(**STEPS), near_tasks[:2])
-            np.testing.assert_allclose(head.columns_, plain.columns_, atol=1e-12)
+            np.testing.assert_allclose(head.weights_, plain.weights_, atol=1e-12)
     assert drift[1e9] < drift[0.0] / 1e4
 
 
@@ -193,7 +193,7 @@ def test_mer_takes_a_part_of_its_steps(batches, beta, gamma, near_tasks):
         head.partial_fit(X, y)
         W = padded(W, (len(W) + 2, 5))
         W = mer_by_hand(W, (X, by_arrival(head, y)), memory, 0.3, batches, beta, gamma)
-        np.testing.assert_allclose(head.columns_, W, atol=1e-10)
+        np.testing.assert_allclose(head.weights_, W, atol=1e-10)
         memory = head.memory_.X, head.memory_.y
     assert len(head.memory_) == 160
 
@@ -234,14 +234,14 @@ def test_threshold_moving_step_is_torchs_gradient(tasks):
 
 def test_threshold_moving_divides_by_what_was_taught(near_tasks):
     head = taer.zoo.ThresholdMoving(**STEPS, alpha=0.6, memory_size=10).partial_fit(*near_tasks[0])
-    before, memory = head.columns_, head.memory_
+    before, memory = head.weights_, head.memory_
     X, y = near_tasks[1]
     head.partial_fit(X, y)
     union = np.concatenate([X, memory.X])
     taught = np.bincount(np.concatenate([by_arrival(head, y), memory.y])).astype(float)
     taught[:2] += 0.6 * 4 * softmax(union @ before.T / 2).sum(axis=0)
-    probabilities = softmax(union @ head.columns_.T) / taught
-    expected = (probabilities / probabilities.sum(axis=1, keepdims=True))[:, head.numbers_]
+    probabilities = softmax(union @ head.weights_.T) / taught
+    expected = (probabilities / probabilities.sum(axis=1, keepdims=True))[:, head.arrival_]
     np.testing.assert_allclose(head.predict_proba(union), expected, atol=1e-12)
 
 
@@ -262,7 +262,7 @@ def test_threshold_moving_takes_the_bias_of_distillation_away():
 
 def test_feature_replay_steps_on_its_draws(near_tasks, monkeypatch):
     head = taer.zoo.FeatureReplay(**ONE_STEP, init="zero", replay_batch_size=1000).partial_fit(*near_tasks[0])
-    start = padded(head.columns_, (4, 5))
+    start = padded(head.weights_, (4, 5))
     rng = np.random.default_rng(1)
     drawn, target = rng.normal(size=(7, 5)), rng.integers(0, 2, 7)
     monkeypatch.setattr(taer.zoo.FeatureReplay, "_drawn", lambda *_: Samples(drawn, {"target": target}))
@@ -271,7 +271,7 @@ def test_feature_replay_steps_on_its_draws(near_tasks, monkeypatch):
     expected = numerical_gradient(
         lambda W: mean_cross_entropy(W, X, by_arrival(head, y)) + mean_cross_entropy(W, drawn, target), start
     )
-    np.testing.assert_allclose((start - head.columns_) / 0.3, expected, atol=1e-7)
+    np.testing.assert_allclose((start - head.weights_) / 0.3, expected, atol=1e-7)
 
 
 def test_feature_replay_draws_from_the_gaussians_of_old_classes(near_tasks, monkeypatch):
@@ -415,7 +415,7 @@ def test_the_entropy_is_taken_off_the_loss(name, near_tasks):
         scores = lambda W: X @ W.T  # noqa: E731
     expected = numerical_gradient(lambda W: -0.4 * entr(softmax(scores(W))).sum(axis=1).mean(), start)
     assert np.abs(expected).max() > 1e-3
-    np.testing.assert_allclose((plain.columns_ - spread.columns_) / 0.3, expected, atol=1e-6)
+    np.testing.assert_allclose((plain.weights_ - spread.weights_) / 0.3, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["taer", "er-fixed"])
@@ -423,7 +423,7 @@ def test_the_entropy_of_resting_classes_counts(name, near_tasks):
     """The form with one column for all old classes equals the one with all columns."""
     params = {"epochs": 2, "memory_size": 30, "standardize": "none", "entropy": 0.7, "lr": 0.05, "random_state": 0}
     head = learn(taer.make_head(name, **params), near_tasks[:2])
-    start, (X, y) = padded(head.columns_, (6, 5)), near_tasks[2]
+    start, (X, y) = padded(head.weights_, (6, 5)), near_tasks[2]
     head.set_params(epochs=1, batch_size=1000, replay_batch_size=1000, init="zero")
     replayed, target = head.memory_.X, head.memory_.y
     head.partial_fit(X, y)
@@ -438,7 +438,7 @@ def test_the_entropy_of_resting_classes_counts(name, near_tasks):
         )
 
     np.testing.assert_allclose(
-        (start[4:] - head.columns_[4:]) / 0.05, numerical_gradient(loss, start[4:]), atol=1e-6
+        (start[4:] - head.weights_[4:]) / 0.05, numerical_gradient(loss, start[4:]), atol=1e-6
     )
 
 
@@ -449,10 +449,10 @@ def test_bic_takes_the_entropy_of_corrected_scores(near_tasks, monkeypatch):
         head = taer.zoo.BiC(**{**STEPS, "epochs": 1}, entropy=beta, memory_size=10).partial_fit(*near_tasks[0])
         head.offsets_ = np.array([0.5, -1.0])
         if beta == 0:
-            start = padded(head.columns_, (4, 5))
-        head.columns_ = start[:2]
+            start = padded(head.weights_, (4, 5))
+        head.weights_ = start[:2]
         memory = head.memory_
-        found.append(head.partial_fit(*near_tasks[1]).columns_)
+        found.append(head.partial_fit(*near_tasks[1]).weights_)
     union = np.concatenate([near_tasks[1][0], memory.X])
 
     def loss(W):

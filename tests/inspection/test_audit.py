@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import taer
-from taer.persist.audit import audit
+from taer.inspection.audit import audit
 from tests.conftest import blobs, small_head
 
 X, Y = blobs(8, 30, width=6)

@@ -10,7 +10,7 @@ import pytest
 
 import taer
 from taer.features import save_features
-from taer.persist.diagnosis import ClassAccuracy, Confused, Diagnosis
+from taer.inspection.diagnosis import ClassAccuracy, Confused, Diagnosis
 from tests.conftest import blobs
 
 

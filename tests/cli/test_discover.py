@@ -1,0 +1,140 @@
+"""``taer discover`` and ``taer learn --from-discovery``: from a table without labels to new classes."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import taer
+from taer.cli.inputs import Reader
+from taer.cli.pool import read_pool
+from tests.conftest import blobs
+
+
+@pytest.fixture
+def tickets(cli, backbones, tmp_path):
+    """A head that knows a, c and e, and a table in which f and g are new."""
+    rng = np.random.default_rng(0)
+
+    def texts(letters, count):
+        return [
+            (letter * rng.integers(12, 19) + "bdh"[rng.integers(3)] * rng.integers(1, 4), letter)
+            for letter in letters
+            for _ in range(count)
+        ]
+
+    known = "".join(f"{text},{label}\n" for text, label in texts("ace", 30))
+    (tmp_path / "known.csv").write_text(f"text,label\n{known}")
+    pool = texts("acfg", 15)
+    (tmp_path / "pool.csv").write_text(
+        "id,text\n" + "".join(f"{row},{text}\n" for row, (text, _) in enumerate(pool))
+    )
+    assert cli("fit", "known.csv", "--backbone", "letters", "--out", "head")[0] == 0
+    return [letter for _, letter in pool]
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+def test_groups_are_written_named_and_taught(cli, tickets, tmp_path, suffix):
+    file = tmp_path / f"groups.{suffix}"
+    code, out, err = cli("discover", "head", "pool.csv", "--out", file.name)
+    assert (code, err) == (0, "")
+    assert "belong to no group" in out
+    groups = read(file)
+    rows = [[tickets[int(row) - 1] for row in group["rows"]] for group in groups]
+    assert all(set(letters) in ({"f"}, {"g"}) for letters in rows)
+    assert {letters[0] for letters in rows} == {"f", "g"}
+    assert all(len(group["typical"]) == 3 for group in groups)
+    code, _, err = cli("learn", "head", "--from-discovery", file.name)
+    assert code == 2
+    assert "no group has a name" in err
+    name(file, {group["group"]: letters[0] for group, letters in zip(groups, rows, strict=True)})
+    code, out, err = cli("learn", "head", "--from-discovery", file.name)
+    assert code == 0, err
+    assert taer.load(tmp_path / "head").classes_.tolist() == list("acefg")
+    assert cli("predict", "head", "ffffffffffffffb")[1] == "f\n"
+    (tmp_path / "pool.csv").write_text("id,text\n1,aaab\n")
+    code, _, err = cli("learn", "head", "--from-discovery", file.name)
+    assert (code, "has changed since the discovery" in err) == (2, True)
+
+
+def read(file):
+    if file.suffix == ".json":
+        return json.loads(file.read_text())["groups"]
+    with file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    return [
+        row | {"rows": row["rows"].split(), "typical": [row[f"typical {place}"] for place in (1, 2, 3)]}
+        for row in rows
+    ]
+
+
+def name(file, names):
+    """What a user does with the file."""
+    if file.suffix == ".json":
+        content = json.loads(file.read_text())
+        for group in content["groups"]:
+            group["name"] = names[group["group"]]
+        file.write_text(json.dumps(content))
+        return
+    with file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    with file.open("w", newline="") as lines:
+        table = csv.DictWriter(lines, rows[0])
+        table.writeheader()
+        table.writerows(row | {"name": names[row["group"]]} for row in rows)
+
+
+def test_features_are_a_pool_and_mistakes_are_named(cli, tmp_path):
+    X, y = blobs(12, 20)
+    taer.Bayes().fit(X[y < 9], y[y < 9]).save(tmp_path / "head")
+    np.save(tmp_path / "pool.npy", X.astype(np.float32))
+    code, out, err = cli("discover", "head", "pool.npy")
+    assert (code, err) == (0, "")
+    assert " groups of 60 samples; 180 of 240 look like known classes" in out
+    (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
+    for arguments, message in [
+        (("discover", "head", "nowhere.csv"), "no such file"),
+        (("discover", "head", "pool.npy", "--out", "groups.txt"), "ends in .json or .csv"),
+        (("discover", "head", "pool.npy", "--out", "mine.csv"), "not an earlier discovery"),
+        (("learn", "head"), "expected EXAMPLES or --from-discovery"),
+        (("learn", "head", "--from-discovery", "nowhere.json"), "no such file"),
+        (("learn", "head", "--from-discovery", "mine.csv"), "that 'taer discover --out' wrote"),
+    ]:
+        code, _, err = cli(*arguments)
+        assert (code, message in err) == (2, True), err
+
+
+def test_a_head_without_a_prior_cannot_discover(cli, tmp_path):
+    X, y = blobs(3, 10)
+    taer.make_head("ncm").fit(X, y).save(tmp_path / "head")
+    np.save(tmp_path / "pool.npy", X.astype(np.float32))
+    code, _, err = cli("discover", "head", "pool.npy")
+    assert (code, "ncm cannot discover" in err) == (2, True)
+
+
+def test_next_writes_a_table_to_fill_in_and_learn(cli, tickets, tmp_path):
+    code, out, _ = cli("next", "head", "pool.csv", "--count", 2)
+    assert code == 0
+    rows = [int(line.split("\t")[0]) for line in out.splitlines()]
+    assert {tickets[row - 1] for row in rows} == {"f", "g"}
+    assert cli("next", "head", "pool.csv", "--count", 2, "--out", "next.csv")[0] == 0
+    with (tmp_path / "next.csv").open(newline="") as lines:
+        table = list(csv.DictReader(lines))
+    assert [int(row["row"]) for row in table] == rows
+    with (tmp_path / "next.csv").open("w", newline="") as lines:
+        filled = csv.DictWriter(lines, table[0])
+        filled.writeheader()
+        filled.writerows(row | {"label": tickets[int(row["row"]) - 1]} for row in table)
+    code, _, err = cli("next", "head", "pool.csv", "--out", "next.csv")
+    assert (code, "maybe with labels" in err) == (2, True)
+    assert cli("learn", "head", "next.csv")[0] == 0
+    assert taer.load(tmp_path / "head").classes_.tolist() == list("acefg")
+
+
+def test_features_in_a_file_are_not_loaded_whole(tmp_path):
+    X, y = blobs(4, 30)
+    np.save(tmp_path / "pool.npy", X.astype(np.float32))
+    pool = read_pool(Reader(taer.Bayes().fit(X, y)), str(tmp_path / "pool.npy"))
+    assert isinstance(pool.features(), np.memmap)
+    assert (np.asarray(pool.features()) == pool.features(range(len(X)))).all()

@@ -1,0 +1,188 @@
+"""Groups of samples of new classes, on Gaussian classes whose answer is known."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+import taer
+from taer.loop.discover import refined
+from taer.loop.evidence import Evidence
+
+WIDTH, KNOWN = 24, 12
+
+
+def centers() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(20, WIDTH)) * 3
+
+
+def samples(classes, per_class: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.repeat(classes, per_class))
+    return centers()[y] + rng.normal(size=(len(y), WIDTH)), y
+
+
+@pytest.fixture(scope="module", params=[taer.Bayes, taer.BayesReplay])
+def head(request):
+    return request.param().fit(*samples(range(KNOWN), 20))
+
+
+@pytest.fixture(scope="module")
+def bayes():
+    return taer.Bayes().fit(*samples(range(KNOWN), 20))
+
+
+def test_new_classes_are_found_and_known_ones_left_alone(head):
+    X, y = samples(range(6, 17), 25, seed=2)
+    found = head.discover(X)
+    new = y >= KNOWN
+    assert len(found.groups) == 5
+    assert (found.labels[new] >= 0).mean() > 0.95
+    assert (found.labels[~new] >= 0).mean() < 0.05
+    assert found.known[~new].mean() > 0.95
+    assert adjusted_rand_score(y[new], found.labels[new]) > 0.95
+
+
+def test_groups_and_labels_agree(bayes):
+    X, _ = samples(range(12, 16), 20, seed=3)
+    found = bayes.discover(X)
+    assert [group.size for group in found.groups] == sorted((group.size for group in found.groups), reverse=True)
+    for number, group in enumerate(found.groups):
+        assert sorted(group.rows) == np.flatnonzero(found.labels == number).tolist()
+        assert len(group.typical) == 3
+        assert set(group.typical) <= set(group.rows)
+        assert 0.9 < group.sure <= 1
+        assert group.distinct == group.size
+
+
+def test_the_order_of_the_rows_does_not_matter(bayes):
+    X, _ = samples(range(8, 18), 15, seed=4)
+    order = np.random.default_rng(0).permutation(len(X))
+    found, again = bayes.discover(X), bayes.discover(X[order])
+    assert adjusted_rand_score(found.labels[order], again.labels) == 1
+    assert sorted(group.sure for group in found.groups) == sorted(group.sure for group in again.groups)
+
+
+def test_nothing_new_gives_no_groups(bayes):
+    X, _ = samples(range(KNOWN), 10, seed=5)
+    found = bayes.discover(X)
+    assert found.groups == []
+    assert (found.labels == -1).all()
+
+
+def test_copies_are_no_class_and_do_not_change_the_groups(bayes):
+    X, _ = samples([13, 14], 20, seed=6)
+    rng = np.random.default_rng(0)
+    copied = np.repeat(X[:1] + 20, 30, axis=0)
+    nearly = copied + rng.normal(size=copied.shape) * 1e-3
+    assert bayes.discover(copied).groups == []
+    assert bayes.discover(nearly).groups == []
+    once, twice = bayes.discover(X), bayes.discover(np.concatenate([X, X]))
+    assert (once.labels == twice.labels[: len(X)]).all()
+    assert (twice.labels[: len(X)] == twice.labels[len(X) :]).all()
+    assert [group.distinct for group in twice.groups] == [group.size for group in once.groups]
+    assert not {row % len(X) for row in twice.groups[0].typical[:1]} & {
+        row % len(X) for row in twice.groups[0].typical[1:]
+    }
+
+
+def test_scattered_samples_are_not_proposed(bayes):
+    X, _ = samples([13, 14], 20, seed=7)
+    noise = np.random.default_rng(8).normal(size=(30, WIDTH)) * 6
+    found = bayes.discover(np.concatenate([X, noise]))
+    assert len(found.groups) == 2
+    assert (found.labels[len(X) :] >= 0).mean() < 0.1
+
+
+def test_a_group_is_a_class_up_to_a_limit_of_its_scatter(bayes):
+    """Samples around the center of a new class: as wide as a class, somewhat wider, and much wider."""
+    spread = np.random.default_rng(11).normal(size=(40, WIDTH))
+    for scale, n_groups in ((1.0, 1), (1.2, 1), (2.6, 0)):
+        assert len(bayes.discover(centers()[13] + scale * spread).groups) == n_groups
+
+
+def test_a_pool_larger_than_what_is_searched_gives_the_same_groups(bayes, monkeypatch):
+    from taer.loop import discover, evidence
+
+    X, _ = samples(range(12, 18), 40, seed=9)
+    whole = bayes.discover(X)
+    monkeypatch.setattr(discover, "SEARCHED", 60)
+    monkeypatch.setattr(evidence, "SEARCHED", 60)
+    parts = bayes.discover(X)
+    assert len(whole.groups) == 6
+    assert adjusted_rand_score(whole.labels, parts.labels) > 0.98
+
+
+def test_merging_raises_the_likelihood_and_ends_where_no_merge_would():
+    from taer.loop.evidence import Evidence, merged, sums_of
+
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 8)
+    rows = (rng.normal(size=(4, 6)) * 4)[y] + rng.normal(size=(len(y), 6))
+    evidence = Evidence(np.full(6, 16.0), 1.0)
+    labels = merged(evidence, np.ones(len(y), np.int64), rows)
+    assert adjusted_rand_score(y, labels) == 1
+    counts, sums = sums_of(rows, labels)
+    total = evidence.of(counts, sums).sum()
+    assert total > evidence.alone(rows).sum()
+    for other in range(1, 4):
+        assert evidence.of(counts[[0, other]].sum(keepdims=True), sums[[0, other]].sum(axis=0)[None])[0] < (
+            evidence.of(counts[[0, other]], sums[[0, other]]).sum()
+        )
+
+
+def test_the_evidence_of_a_group_is_that_of_a_gaussian():
+    from scipy.stats import multivariate_normal
+
+    from taer.loop.evidence import Evidence
+
+    rows, psi = np.random.default_rng(0).normal(size=(3, 1)), 2.5
+    shared = multivariate_normal(np.zeros(3), np.eye(3) + psi).logpdf(rows[:, 0])
+    apart = multivariate_normal(np.zeros(3), np.eye(3)).logpdf(rows[:, 0])
+    found = Evidence(np.array([psi]), 1.0).of(np.array([3]), rows.sum(axis=0)[None])[0]
+    assert found == pytest.approx(shared - apart, rel=1e-5)
+
+
+def test_few_classes_and_single_samples_can_be_asked():
+    X, y = samples(range(3), 1)
+    one = taer.Bayes().fit(X, y)
+    found = one.discover(samples(range(12, 15), 12, seed=3)[0])
+    assert found.labels.shape == (36,)
+    assert taer.Bayes().fit(X[:1], y[:1]).discover(X).groups == []
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [(np.zeros((0, WIDTH)), "0 sample"), (np.zeros((3, 5)), "5 features"), (np.full((4, WIDTH), np.nan), "NaN")],
+)
+def test_bad_input_is_refused(bayes, X, message):
+    with pytest.raises(ValueError, match=message):
+        bayes.discover(X)
+
+
+def test_a_discovery_changes_nothing_in_the_head(bayes):
+    before = {name: id(value) for name, value in vars(bayes).items()}
+    bayes.discover(samples([13], 20)[0])
+    assert {name: id(value) for name, value in vars(bayes).items()} == before
+
+
+def test_the_room_is_not_loaded_by_others():
+    code = (
+        "import sys, numpy as np, taer; taer.Bayes().fit(np.eye(3), [0, 1, 2]).predict(np.eye(3)); "
+        "assert not any(name.startswith('taer.loop') for name in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_samples_of_large_groups_go_to_the_nearest_mean_and_others_stay():
+    rng = np.random.default_rng(0)
+    points = np.repeat([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]], [20, 20, 3], axis=0) + 0.3 * rng.normal(size=(43, 2))
+    labels = np.repeat([0, 1, 2], [20, 20, 3])
+    wrong = labels.copy()
+    wrong[[0, 1, 39]] = 1, 1, 0
+    evidence = Evidence(np.array([9.0, 9.0]), 1.0)
+    assert refined(evidence, points, wrong).tolist() == labels.tolist()
+    alone = np.arange(43)
+    assert refined(evidence, points, alone).tolist() == alone.tolist()

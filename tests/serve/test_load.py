@@ -1,0 +1,160 @@
+"""Fifty clients at once: nothing grows, no answer is lost, and a full disk in the middle costs only what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import httpx2 as httpx
+import numpy as np
+import pytest
+
+from tests.faults import KINDS, Faults
+from tests.serve.conftest import AUTH, vectors
+
+LONG = os.environ.get("TAER_TESTS") == "long"
+SECONDS = 1800 if LONG else 30  # of each of the two tests
+CLIENTS = 50
+GROWTH = 40 << 20  # bytes of memory that caches of a busy server may take after a warm-up
+
+
+@dataclass
+class Seen:
+    """What the clients were told."""
+
+    latencies: list[float] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # additions while the disk was full
+    wrong: list[str] = field(default_factory=list)  # anything that should not have been answered
+    versions: list[int] = field(default_factory=list)
+
+
+def client(url, number, seen, stop):
+    """Ask and, every tenth time, add an example."""
+    rng = np.random.default_rng(number)
+    with httpx.Client(base_url=url, headers=AUTH, timeout=60) as http:
+        while not stop.is_set():
+            label = int(rng.integers(3))
+            row = vectors(label, 1, seed=int(rng.integers(1000)))
+            if rng.random() < 0.1:
+                answer = http.post("/examples", json={"label": str(label), "vectors": row})
+                if answer.status_code == 200:
+                    seen.ids += answer.json()["ids"]
+                elif answer.status_code == 503:
+                    seen.refused.append(answer.json()["detail"])
+                else:
+                    seen.wrong.append(answer.text)
+                continue
+            start = time.perf_counter()
+            answer = http.post("/predict", json={"vectors": row})
+            seen.latencies.append(time.perf_counter() - start)
+            if answer.status_code != 200 or answer.json()["predictions"][0]["label"] != str(label):
+                seen.wrong.append(answer.text)
+
+
+def teacher(url, seen, stop):
+    with httpx.Client(base_url=url, headers=AUTH, timeout=60) as http:
+        while not stop.is_set():
+            answer = http.post("/learn")
+            if answer.status_code == 200:
+                seen.versions.append(answer.json()["version"])
+            elif answer.status_code not in (409, 503):  # nothing waits, or the disk is full
+                seen.wrong.append(answer.text)
+            time.sleep(0.2)
+
+
+def size(server):
+    """Resident bytes and open files of the server."""
+    place = f"/proc/{server.process.pid}"
+    with open(f"{place}/statm") as file:
+        pages = int(file.read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"{place}/fd"))
+
+
+@pytest.fixture
+def busy(serve, tmp_path):
+    """A server that has learned three classes, with clients; the faults of its storage, and what they were told."""
+    folder = tmp_path / "service"
+    faults = Faults(tmp_path, folder)
+    server = serve(folder, environment=faults.environment)
+    for label in range(3):
+        server.http.post("/examples", json={"label": str(label), "vectors": vectors(label, 8)})
+    assert server.http.post("/learn").status_code == 200
+    seen, stop = Seen(), threading.Event()
+    threads = [threading.Thread(target=client, args=(server.url, n, seen, stop)) for n in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+
+    def end():
+        stop.set()
+        for thread in threads:
+            thread.join(70)
+        threads.clear()
+
+    yield server, faults, seen, stop, threads, end
+    end()
+
+
+def check(folder, seen):
+    """Nothing was answered wrongly, and what was acknowledged is there, once, beside nothing else."""
+    assert not seen.wrong, seen.wrong[:3]
+    with closing(sqlite3.connect(folder / "taer.db")) as database:
+        stored = [number for (number,) in database.execute("SELECT id FROM examples WHERE id > 24")]
+        known = [number for (number,) in database.execute("SELECT version FROM versions")]
+    assert sorted(seen.ids) == sorted(stored)
+    assert set(seen.versions) <= set(known)
+
+
+def told(seen, what, before, after):
+    p50, p99 = np.percentile(seen.latencies, [50, 99])
+    print(
+        f"{what}, {SECONDS} s: {len(seen.latencies)} answers (median {1000 * p50:.0f} ms, p99 {1000 * p99:.0f} ms), "
+        f"{len(seen.ids)} additions, {len(seen.refused)} refused, {len(seen.versions)} versions; "
+        f"memory {before[0] >> 20} to {after[0] >> 20} MB, files {before[1]} to {after[1]}"
+    )
+
+
+@pytest.mark.slow
+def test_fifty_clients(busy, tmp_path):
+    server, _, seen, _, _, end = busy
+    time.sleep(SECONDS / 3)
+    before = size(server)
+    time.sleep(2 * SECONDS / 3)
+    after = size(server)
+    end()
+    told(seen, "fifty clients", before, after)
+    check(tmp_path / "service", seen)
+    assert not seen.refused
+    assert seen.ids
+    assert after[0] - before[0] < GROWTH
+    assert after[1] <= before[1] + 5
+    assert np.percentile(seen.latencies, 99) < 5
+
+
+@pytest.mark.slow
+def test_fifty_clients_while_it_learns_and_the_disk_is_full_for_a_while(busy, tmp_path):
+    server, faults, seen, stop, threads, end = busy
+    threads.append(threading.Thread(target=teacher, args=(server.url, seen, stop)))
+    threads[-1].start()
+    time.sleep(SECONDS / 3)
+    before, learned = size(server), len(seen.versions)
+    with faults.failing(1, *(set(KINDS) - {"unlink"}), error=errno.ENOSPC, from_then_on=True):
+        time.sleep(SECONDS / 3)
+        answered = len(seen.latencies)
+    refused, added = len(seen.refused), len(seen.ids)
+    time.sleep(SECONDS / 3)
+    after = size(server)
+    end()
+    told(seen, "while it learns, with a full disk", before, after)
+    check(tmp_path / "service", seen)
+    assert refused
+    assert all("nothing was changed" in detail for detail in seen.refused)
+    assert len(seen.latencies) > answered
+    assert len(seen.ids) > added  # and as soon as there is room again, it takes examples and learns
+    assert len(seen.versions) > learned > 0
+    assert after[1] <= before[1] + 5

@@ -1,0 +1,21 @@
+"""What the tests may not do."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+
+def test_no_test_reaches_the_network():
+    with pytest.raises(AssertionError, match=r"connects to 192\.0\.2\.1"), socket.socket() as sock:
+        sock.connect(("192.0.2.1", 80))  # an address for examples, which nobody has
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        pass
+
+
+def test_the_home_folder_is_not_the_user_s():
+    assert Path.home() == Path(os.environ["HOME"])
+    assert "pytest" in str(Path.home())
