@@ -78,7 +78,7 @@ class Calibrated(UnchainedCentered):
         labels = np.repeat(np.arange(task.n_classes), per_class)
         noise = np.random.default_rng(0).normal(size=(len(labels), len(covariance)))
         rows = means[labels] + noise @ np.linalg.cholesky(covariance).T
-        old = (rows @ self.columns_[task.old].T + self.offsets_[task.old]) / self.first_temperature_
+        old = (rows @ self.weights_[task.old].T + self.offsets_[task.old]) / self.first_temperature_
         new = (rows @ columns.T + offsets) / self.first_temperature_
         order = np.argsort(np.concatenate([task.old, task.current]))
 

@@ -50,7 +50,6 @@ SHOWN = (
     "ncm",
     "taer-gauss",
     "rgda",
-    "rff-lda",
     "slda",
     "ranpac",
     "ridge",

@@ -28,7 +28,7 @@ import taer
 from taer.zoo.shared.low_rank import AFTER
 
 WIDTH = 384
-SMALL = {"ranpac": {"width": 2000}, "rff-lda": {"width": 2000}}
+SMALL = {"ranpac": {"width": 2000}, "gacl": {"width": 2000}}
 SLOW = ("gss", "joint", "bic", "eeil", "gdumb")  # to fit; their scores are those of taer
 MOST_MS = {"rgda": 10.0, "fecam": 10.0}  # a full covariance per class; others 1 ms
 MANY_ROWS = 3.0  # times the products
@@ -67,7 +67,7 @@ def products(head: Any, rows: np.ndarray) -> Callable[[], Any]:
         used = own.any(axis=2).sum()  # a class of few samples has fewer than it may have
         height = (1 if head.name.startswith("gauss") else 2) * n_classes + used  # squares of rows, too
     else:
-        height, width = getattr(head, "columns_", np.empty((n_classes, width))).shape
+        height, width = getattr(head, "weights_", np.empty((n_classes, width))).shape
     matrix, wide = np.full((height, width), 0.5), np.full((len(rows), width), 0.5)
     return lambda: [wide @ matrix.T for _ in range(times)]
 

@@ -37,12 +37,11 @@ EXPONENT = (
 )
 BEYOND = {
     "classes": "A task copies what is kept of all classes, so it grows with them. Beyond 10,000 classes take `slda` or "
-    "`taer` where rows or bytes matter, or `bayes` with a small `rank`: it keeps up to `rank` + 32 directions per class.",
+    "`taer` where rows or bytes matter, or `bayes` with a small `rank`.",
     "samples": "All three grow in proportion and read shards in pieces, so the memory of the machine is no limit. "
     "`slda` is the fastest beyond a million samples.",
-    "features": "`taer` grows in proportion. `bayes` and `slda` factorize a matrix of features × features: beyond 1,024 "
-    "features reduce them first for `bayes`, whose first task takes minutes, or take `slda`; beyond 4,096 `taer` or "
-    "`ncm`.",
+    "features": "`taer` grows in proportion. `slda` factorizes a matrix of features × features, `bayes` one of samples × "
+    "samples where these are fewer, so beyond 4,096 features take `bayes`, `taer` or `ncm`.",
 }
 
 
@@ -95,7 +94,7 @@ def repeated(head: taer.heads.Head, times: int) -> taer.heads.Head:
             arrays[name] = replace(value, **parts)
     labels = np.arange(times * len(head.classes_))
     order = [Learned(label, 1) for label in labels.tolist()]
-    return head.restore({**arrays, "classes_": labels, "numbers_": labels.copy(), "learning_order_": order})
+    return head.restore({**arrays, "classes_": labels, "arrival_": labels.copy(), "learning_order_": order})
 
 
 def with_classes(name: str, n_classes: int) -> Any:

@@ -28,7 +28,7 @@ from taer.files import read_metadata
 
 WANTED = 1.1
 STEPS = ("learn", "1,000 rows", "one row")
-SMALL = {"ranpac": {"width": 1000}, "rff-lda": {"width": 1000}, "bic": {"epochs": 1}, "eeil": {"epochs": 1}}
+SMALL = {"ranpac": {"width": 1000}, "gacl": {"width": 1000}, "bic": {"epochs": 1}, "eeil": {"epochs": 1}}
 
 
 def problem() -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:

@@ -92,22 +92,6 @@ def afterwards(width: int) -> tuple[float, float, float, int]:
     return 1e3 * later, 1e3 * row, 1e3 * scores, size
 
 
-def five_tasks(repeats: int, width: int = 384, n_classes: int = 100) -> dict[str, float]:
-    """Seconds of 5,000 samples in five tasks."""
-    X, y = classes(n_classes, 5000 // n_classes, width)
-    tasks = [np.isin(y, part) for part in np.array_split(np.arange(n_classes), 5)]
-
-    def learn(head: Any) -> None:
-        for rows in tasks:
-            head.partial_fit(X[rows], y[rows])
-
-    runs = [
-        {name: seconds(lambda name=name: learn(SIDES[name]())) for name in ("bayes", "slda")}
-        for _ in range(repeats)
-    ]
-    return {name: median(run[name] for run in runs) for name in ("bayes", "slda")}
-
-
 def class_bytes(width: int = 384) -> float:
     """What one more class of many samples adds to the file."""
     sizes = []
@@ -163,9 +147,7 @@ def main() -> None:
         for title, values in zip(titles, after, strict=True)
     ]
     print(table(f"`bayes` | {header}", rows), end="\n\n", flush=True)
-    both = five_tasks(options.repeats)
-    print(f"5,000 samples × 384 in five tasks: `bayes` {both['bayes']:.2f} s, `slda` {both['slda']:.3f} s, ratio "
-          f"{both['bayes'] / both['slda']:.1f}; a class of {PER_CLASS} samples takes {class_bytes():,.0f} B")  # fmt: skip
+    print(f"One more class of {PER_CLASS} samples × 384 takes {class_bytes():,.0f} B in the file.")
     if options.widest:
         command = [sys.executable, "-m", "benchmarks.speed.wide", "--only-widest", "--widest", str(options.widest)]
         print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="")
