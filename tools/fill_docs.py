@@ -17,16 +17,23 @@ with ``--some`` its text is kept.
 (or ``make docs``) writes the tables that come from the cards: the heads in the README and their depths in CONTRIBUTING,
 between ``<!-- cards: NAME -->`` and ``<!-- end -->``, and in ``docs/guides/choosing.md`` every column whose title is
 that of a fact on the cards.
+
+    python tools/fill_docs.py figures
+
+(or ``make docs``) writes the measured figures of the README and the guides, which ``docs/figures.toml`` lists.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from taer.heads import HEADS, Head
 from taer.heads.registry import CORE
@@ -34,7 +41,24 @@ from taer.heads.registry import CORE
 MARK = re.compile(r"(<!-- measured: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 CARDS = re.compile(r"(<!-- cards: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"^\| head \|.*\n(?:\|.*\n)+", re.MULTILINE)
+FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->).*?(<!-- / -->)", re.DOTALL)
+BANKING77 = re.compile(r"(<!-- figures: banking77 -->\n).*?(<!-- end -->)", re.DOTALL)
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+STORED = {
+    "finetune": "nothing",
+    "er": "200 examples",
+    "taer": "200 examples",
+    "bayes": "statistics",
+    "joint": "all examples",
+}
+WHAT = {
+    "finetune": "trains on the new classes alone",
+    "er": "replays stored examples",
+    "taer": "replays them, but trains only new classes",
+    "bayes": "the recommended head",
+    "joint": "trains on everything again",
+}
 IMAGE = re.compile(r"\(images/([\w-]+\.svg)\)")
 
 
@@ -75,7 +99,7 @@ def heads_table(heads: Mapping[str, type[Head]]) -> str:
     """The heads to choose from, with those whose old scores never move, and how many more there are."""
     rows = ["| head | what it is | old scores never move |", "|---|---|---|"]
     for name in CORE:
-        what = (heads[name].__doc__ or "").strip().splitlines()[0].rstrip(".")
+        what = (heads[name].__doc__ or "").strip().splitlines()[0].rstrip(".").replace("``", "`")
         rows.append(f"| `{name}` | {what} | {'yes' if heads[name].card.frozen else ''} |")
     zoo = [head for name, head in heads.items() if name not in CORE]
     frozen = sum(head.card.frozen for head in zoo)
@@ -123,9 +147,81 @@ def from_cards() -> dict[Path, str]:
     }
 
 
+def table_below(page: str, heading: str) -> list[dict[tuple[str, int], str]]:
+    """The rows of the first table below a heading: cells by the name of the column and its place among equal names."""
+    text = (DOCS / page).read_text()
+    at = re.search(rf"^##+ {re.escape(heading)}\n", text, re.MULTILINE)
+    lines = re.search(r"(?:^\|.*\n)+", text[at.end() :] if at else "", re.MULTILINE)
+    if not lines:
+        raise SystemExit(f"{page}: no table below {heading!r}")
+    header, _, *rows = ([cell.strip() for cell in line.strip("| \n").split("|")] for line in lines[0].splitlines())
+    names = [(name, header[: place + 1].count(name)) for place, name in enumerate(header)]
+    return [dict(zip(names, row, strict=False)) for row in rows]
+
+
+def number_in(cell: str) -> float:
+    return float(cell.strip("*").split(" ")[0].replace(",", ""))
+
+
+def figure(entry: Mapping[str, Any]) -> str:
+    """A figure of ``docs/figures.toml``, from the table that it names."""
+    rows = table_below(entry["page"], entry["heading"])
+    starts = entry.get("rows")
+    chosen = rows if starts is None else [_row(rows, start) for start in starts]
+    if "columns" in entry:
+        first, second = chosen
+        found = [number_in(first[name, 1]) - number_in(second[name, 1]) for name in entry["columns"]]
+    else:
+        place = entry.get("place", 1)
+        less = [number_in(row[entry["minus"], place]) if "minus" in entry else 0.0 for row in chosen]
+        found = [number_in(row[entry["column"], 1]) - minus for row, minus in zip(chosen, less, strict=True)]
+    return str(entry["show"].format(found[0], least=min(found), most=max(found)))
+
+
+def _row(rows: list[dict[tuple[str, int], str]], start: str) -> dict[tuple[str, int], str]:
+    found = [row for row in rows if f"{' | '.join(row.values())} ".startswith(start)]
+    if not found:
+        raise SystemExit(f"no row begins with {start!r}")
+    return found[0]
+
+
+def banking77_table(files: Mapping[str, str]) -> str:
+    """The table at the top of the README."""
+    all_, five = (json.loads((DOCS / files[name]).read_text())["rows"] for name in ("all", "five"))
+    lines = [
+        "| head | stores | scores of old classes | all examples | five per new class |",
+        "|---|---|---|---:|---:|",
+    ]
+    for name, what in WHAT.items():
+        cells = [
+            f"{row[metric]['mean']:.1f} ± {row[metric]['std']:.1f}"
+            for rows, metric in ((all_, "A_T"), (five, "last"))
+            for row in rows
+            if row["method"] == name
+        ]
+        bold = "**" if name == "bayes" else ""
+        moves = "**never move**" if HEADS[name].card.frozen else "move"
+        cells = [f"{bold}{cell}{bold}" for cell in cells]
+        lines.append(f"| {bold}`{name}`: {what}{bold} | {STORED[name]} | {moves} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def with_figures() -> dict[Path, str]:
+    """The pages with measured figures, up to date."""
+    listed = tomllib.loads((DOCS / "figures.toml").read_text())
+    table = banking77_table(listed.pop("banking77"))
+
+    def write(mark: re.Match[str]) -> str:
+        return f"{mark[1]}{figure(listed[mark[2]])}{mark[3]}"
+
+    pages = [ROOT / "README.md", *sorted((DOCS / "guides").glob("*.md"))]
+    texts = {page: BANKING77.sub(rf"\g<1>{table}\n\g<2>", page.read_text()) for page in pages}
+    return {page: FIGURE.sub(write, text) for page, text in texts.items()}
+
+
 def main() -> None:
-    if sys.argv[1:] == ["cards"]:
-        for page, text in from_cards().items():
+    if sys.argv[1:] in (["cards"], ["figures"]):
+        for page, text in (from_cards() if sys.argv[1] == "cards" else with_figures()).items():
             page.write_text(text)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -36,11 +36,12 @@ PAGES = {
     "Make, find and load heads": ("make_head", "from_linear", "load", "HEADS", "Card"),
     "Features": ("load_features", "features_from_arrays", "extract", "FeatureSet"),
     "From images and texts to labels": ("Extractor", "make_pipeline", "Pipeline"),
+    "Several labels per sample": ("MultiLabel",),
     "Diagnosis": ("diagnose",),
-    "Streams": ("class_stream", "sample_stream"),
+    "Streams": ("class_stream", "sample_stream", "make_stream"),
     "Statistics": ("ClassStatistics",),
     "Metrics": ("metrics",),
-    "Clusters": ("cluster",),
+    "Clusters": ("ray_cluster",),
 }
 MODULES = {
     "Memories": ("taer.memory", ("GreedyBalanced", "Reservoir", "Herding", "GradientBased")),
