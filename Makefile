@@ -76,15 +76,19 @@ OTHERS = MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) TRITON_PYTHON=$(absp
 	FUZZ_PYTHON=$(abspath $(VENV)-fuzz/bin/python)
 OTHERS_INSTALLED = $(patsubst %,$(VENV)-%/.installed,mlflow triton label-studio logs fuzz)
 
+# A worker takes over what the other has left. What would be disturbed runs afterwards, alone.
+SLOW = $(OTHERS) $(BIN)/pytest -rs -m
+SLOW_TESTS = OPENBLAS_NUM_THREADS=1 $(SLOW) 'slow and not alone' -n 2 --dist worksteal && $(SLOW) 'slow and alone'
+
 test-all: lint $(OTHERS_INSTALLED)  ## what `make test` leaves out: slow tests, a third of the zoo's, the kernels of other CPUs
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'zoo and not slow'
-	$(OTHERS) $(BIN)/pytest -m slow -rs
+	$(SLOW_TESTS)
 	tools/kernels.sh $(BIN)
 
 test-long: export TAER_TESTS = long
 test-long: lint $(OTHERS_INSTALLED)  ## every test, in random order, those of the zoo whole, and all of them again with the kernels of other CPUs
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow' -p randomly
-	$(OTHERS) $(BIN)/pytest -m slow -rs
+	$(SLOW_TESTS)
 	tools/kernels.sh $(BIN)
 
 # The core and its tests alone, without the extras. Tests that need more are skipped, with a reason.

@@ -36,6 +36,12 @@ def test_a_test_of_the_zoo_is_marked(found, of_zoo):
     assert found.marks == ["zoo"] * of_zoo
 
 
+def test_tests_that_aim_by_the_clock_run_alone():
+    found = [item("serve/test_load.py"), item("serve/test_page.py")]
+    tiers.mark(found)
+    assert [each.marks for each in found] == [["alone"], []]
+
+
 def test_a_third_of_the_tests_on_heads_of_the_zoo_is_run_and_on_request_all(monkeypatch):
     found = [item(name=name, seed=seed) for name in ("derpp", "bayes") for seed in range(300)]
     monkeypatch.delenv("TAER_TESTS", raising=False)

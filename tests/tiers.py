@@ -1,7 +1,7 @@
-"""Which tests are about the zoo, and the share of them that runs where not everything does.
+"""Which tests are about the zoo, the share of them that runs where not everything does, and which run alone.
 
-``make test`` leaves them out, ``make test-all`` runs a share of those that run on every head, ``make test-long``
-(``TAER_TESTS=long``) runs all.
+``make test`` leaves those of the zoo out, ``make test-all`` runs a share of those that run on every head, ``make
+test-long`` (``TAER_TESTS=long``) runs all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,24 @@ from taer.heads.registry import CORE
 ZOO = set(taer.HEADS) - set(CORE)
 _FOLDERS = Path(__file__).parent / "zoo", Path(taer.__file__).parent / "zoo"
 _ONE_IN = 3
+# Slow tests that would disturb others, or be disturbed: they aim by the clock, measure memory or fill both cores.
+_ALONE = {
+    "test_connection.py",
+    "test_crash.py",
+    "test_large_tasks.py",
+    "test_load.py",
+    "test_many.py",
+    "test_parallel.py",
+    "test_replicas_nginx.py",
+}
 
 
 def mark(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Mark the tests of the zoo; returns those that this run leaves out."""
+    """Mark the tests of the zoo and those that run alone; returns those that this run leaves out."""
     left_out = []
     for item in items:
+        if item.path.name in _ALONE:
+            item.add_marker("alone")
         values = list(getattr(getattr(item, "callspec", None), "params", {}).values())
         of_zoo = any(map(_of_zoo, values))
         beside = any(folder in item.path.parents for folder in _FOLDERS) and not any(map(_of_core, values))
