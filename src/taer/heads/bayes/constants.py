@@ -44,7 +44,7 @@ FAR = 2.0  # deviations above the mean distance of samples from the center, from
 HELD_OUT = 8  # folds of the samples of a class; with four, sets of 80 % hold 1 point too many
 TRIED, ASKED = (
     512,
-    64,
+    32,
 )  # samples per class from which a held-out one is learned, and whose misfit is measured: for time
 AT_ONCE = 64  # samples up to which all folds of a class are learned at once, along all samples: for time
 SMALL, FIRST_FOLDS = (

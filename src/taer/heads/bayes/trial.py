@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from taer.heads.base import log_sum_exp
 from taer.heads.bayes.constants import (
     DIRECTIONS,
     FAR,
@@ -244,19 +243,22 @@ def _fit(scores: np.ndarray, target: np.ndarray, new: np.ndarray, width: int) ->
     ``scores`` are by number of samples of the new classes, held-out sample and class; ``new`` tells which classes are new
     for a held-out sample. The log loss is convex in the inverse temperature and in the offsets times it.
     """
-    rows, late = np.arange(len(target)), new[np.arange(len(target)), target]
+    rows = np.arange(len(target))
+    late, best = new[rows, target], scores[-1].max(axis=1)
     weight = np.where(late, NEW / max(late.sum(), 1), (1 - NEW) / max((~late).sum(), 1))
-    own = scores[:, rows, target]
+    # Both less those of the own class; the first axis is the class
+    ahead = np.moveaxis(scores - scores[:, rows, target][:, :, None], 2, 0).astype(np.float64, order="C")
+    newer = (new.astype(np.float64) - late[:, None]).T[:, None]
 
     def measured(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Weighted losses by number of samples and held-out sample, and the derivatives of their sum."""
-        logits = values[0] * scores + (width * values[1:, None, None]) * new
-        logits -= logits[:, rows, target][:, :, None]
-        partition = log_sum_exp(logits)
-        p = np.exp(logits - partition[:, :, None])
-        steeper = (weight * ((p * scores).sum(axis=2) - own)).sum()
-        higher = width * (weight * ((p * new).sum(axis=2) - late)).sum(axis=1)
-        return weight * partition, np.append(steeper, higher)
+        logits = values[0] * ahead + (width * values[1:, None]) * newer
+        top = logits.max(axis=0)
+        p = np.exp(logits - top)
+        total = p.sum(axis=0)
+        p *= weight / total
+        slopes = np.append(np.vdot(p, ahead), width * (p * newer).sum(axis=(0, 2)))
+        return weight * (top + np.log(total)), slopes
 
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
         losses, slopes = measured(values)
@@ -265,4 +267,4 @@ def _fit(scores: np.ndarray, target: np.ndarray, new: np.ndarray, width: int) ->
     bounds = [(1 / 256, 4.0)] + [(-0.5, 0.5)] * len(scores)
     start = np.array([1 / (TEMPERATURE * np.sqrt(width))] + [0.0] * len(scores))
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0], target, scores[-1].max(axis=1))
+    return Fit(1 / found[0], width * found[1:] / found[0], measured(found)[0], target, best)
