@@ -38,7 +38,11 @@ except OSError as error:
     print(-error.errno)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return int(done.stdout)
 

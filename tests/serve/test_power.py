@@ -86,6 +86,8 @@ def test_nothing_acknowledged_is_lost_with_the_power(day, tmp_path):
         where = f"after call {number} ({calls[number - 1][:3]})"
         check(tmp_path / "crashed", top, found, states[last : last + 2], where)
     before = sum(not everything[pick][1] for pick in picks)
-    print(f"{len(calls)} calls, {len(everything)} different disks, {len(picks)} opened, {before} of them before an answer")
+    print(
+        f"{len(calls)} calls, {len(everything)} different disks, {len(picks)} opened, {before} of them before an answer"
+    )
     assert before
     assert len(picks) - before > 50
