@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -123,20 +124,56 @@ WRITES(write, (int fd, const void *data, size_t size), size = (size + 1) / 2, PO
 WRITES(pwrite, (int fd, const void *data, size_t size, off_t at), size = (size + 1) / 2, at, fd, data, size, at)
 WRITES(pwrite64, (int fd, const void *data, size_t size, off64_t at), size = (size + 1) / 2, at, fd, data, size, at)
 
-ssize_t writev(int fd, const struct iovec *parts, int count) {
-    if (counts_fd(WRITE, fd)) {
-        if (control->mode != SHORT) FAIL;
-        count = (count + 1) / 2;
-    }
-    ssize_t done = REAL(writev)(fd, parts, count), left = done;
-    int64_t at = record < 0 || done <= 0 ? 0 : lseek(fd, 0, SEEK_CUR) - done;
+static void recorded_parts(int fd, const struct iovec *parts, ssize_t left, int64_t at) {
     for (int i = 0; record >= 0 && left > 0; i++) {
         size_t size = parts[i].iov_len < (size_t)left ? parts[i].iov_len : (size_t)left;
         recorded_fd(WRITE, at, fd, parts[i].iov_base, size);
         at += size, left -= size;
     }
-    return done;
 }
+
+#define WRITES_PARTS(name, declared, at, ...)                               \
+    ssize_t name declared {                                                 \
+        if (counts_fd(WRITE, fd)) {                                         \
+            if (control->mode != SHORT) FAIL;                               \
+            count = (count + 1) / 2;                                        \
+        }                                                                   \
+        ssize_t done = REAL(name)(__VA_ARGS__);                             \
+        if (done > 0) recorded_parts(fd, parts, done, at);                  \
+        return done;                                                        \
+    }
+WRITES_PARTS(writev, (int fd, const struct iovec *parts, int count), POSITION, fd, parts, count)
+WRITES_PARTS(pwritev, (int fd, const struct iovec *parts, int count, off_t at), at, fd, parts, count, at)
+WRITES_PARTS(pwritev64, (int fd, const struct iovec *parts, int count, off64_t at), at, fd, parts, count, at)
+WRITES_PARTS(pwritev2, (int fd, const struct iovec *parts, int count, off_t at, int flags), at, fd, parts, count, at,
+             flags)
+WRITES_PARTS(pwritev64v2, (int fd, const struct iovec *parts, int count, off64_t at, int flags), at, fd, parts, count,
+             at, flags)
+
+/* What was copied from another file; that is read again, because the copy may be open for writing only. */
+static void recorded_copy(int to, int64_t at, int from, int64_t start, ssize_t size) {
+    char *data = record < 0 || size <= 0 ? NULL : malloc(size);
+    if (data && pread(from, data, size, start) == size) recorded_fd(WRITE, at, to, data, size);
+    free(data);
+}
+
+#define COPIES(name, declared, to, at, from, start, ...)                    \
+    ssize_t name declared {                                                 \
+        if (counts_fd(WRITE, to)) {                                         \
+            if (control->mode != SHORT) FAIL;                               \
+            size = (size + 1) / 2;                                          \
+        }                                                                   \
+        ssize_t done = REAL(name)(__VA_ARGS__);                             \
+        recorded_copy(to, at, from, start, done);                           \
+        return done;                                                        \
+    }
+#define WHERE(fd, place) (record < 0 ? 0 : ((place) ? *(place) : lseek(fd, 0, SEEK_CUR)) - done)
+COPIES(sendfile, (int to, int from, off_t *start, size_t size), to, WHERE(to, (off_t *)NULL), from, WHERE(from, start),
+       to, from, start, size)
+COPIES(sendfile64, (int to, int from, off64_t *start, size_t size), to, WHERE(to, (off64_t *)NULL), from,
+       WHERE(from, start), to, from, start, size)
+COPIES(copy_file_range, (int from, off64_t *start, int to, off64_t *at, size_t size, unsigned flags), to, WHERE(to, at),
+       from, WHERE(from, start), from, start, to, at, size, flags)
 
 #define ON_FD(kind, name, declared, at, ...)                                \
     int name declared {                                                     \

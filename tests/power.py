@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -59,6 +59,14 @@ class Recorder:
         return found
 
 
+class Fate(Protocol):
+    """What decides what is lost: numpy's generator, or one that loses all."""
+
+    def random(self) -> float: ...
+
+    def integers(self, high: int, /) -> Any: ...
+
+
 @dataclass
 class _File:
     """What is safe, and what was written since the last sync: offset and data, or a size it was cut to."""
@@ -66,7 +74,7 @@ class _File:
     safe: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
 
-    def after(self, rng: np.random.Generator | None) -> bytearray:
+    def after(self, rng: Fate | None) -> bytearray:
         """With all that is pending, or with some of it."""
         found = bytearray(self.safe)
         for at, data in self.pending:
@@ -141,7 +149,7 @@ class Disk:
         for name, entry in self._pending.pop(path, []):
             _put(self._safe, name, entry)
 
-    def found(self, rng: np.random.Generator | None) -> dict[str, bytes | None]:
+    def found(self, rng: Fate | None) -> dict[str, bytes | None]:
         """All files: as they are seen, or with a random part of what is not safe."""
         if rng is None:
             entries = self._seen
@@ -168,15 +176,29 @@ def _reachable(path: str, made: dict[str, bytes | None]) -> bool:
     return path == top or (len(path) > len(top) and made.get(str(Path(path).parent), b"") is None)
 
 
+class _AllLost:
+    """In place of a generator: nothing that is not safe is there."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def integers(self, _high: int) -> int:
+        return 0
+
+
 def crashes(calls: list[Call], per_call: int, seed: int = 0) -> Iterator[tuple[int, int, dict[str, bytes | None]]]:
-    """The number of calls done, the last mark, and what may be found then, several times for each call."""
-    disk, rng, last = Disk(), np.random.default_rng(seed), 0
+    """The number of calls done, the last mark, and what may be found then: for each call the disk that has nothing which
+    is not safe, and several that have some of it. Those that are the same since the same mark come once."""
+    disk, rng, last, seen = Disk(), np.random.default_rng(seed), 0, set()
     for number, call in enumerate(calls, 1):
         if call.kind == "mark":
             last = call.at
         disk.do(call)
-        for _ in range(per_call):
-            yield number, last, disk.found(rng)
+        for fate in (_AllLost(), *[rng] * per_call):
+            found = disk.found(fate)
+            if (one := (last, hash(frozenset(found.items())))) not in seen:
+                seen.add(one)
+                yield number, last, found
 
 
 def lay(found: dict[str, bytes | None], top: Path, at: Path) -> None:

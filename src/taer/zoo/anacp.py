@@ -19,6 +19,7 @@ from taer.zoo.shared.ridge import ridge_solved
 
 _NOISE = 1e-4  # added to the variances, as in the authors' code
 _DRAWN = 2048  # samples that are drawn and lifted at once
+_LENGTHS = (1e-2, 1e2)  # of rows that are not scaled; the constants of the method are for rows of unit length
 _RANK = 1e-8  # singular values below this fraction of the largest are rounding errors
 
 
@@ -115,7 +116,14 @@ class AnaCP(
 
     def _update(self, classes: np.ndarray) -> None:
         means = self.statistics_.means + self.embedding_.center
-        covariance = self.statistics_.scatter / self.statistics_.n_samples + _NOISE * np.eye(means.shape[1])
+        covariance = self.statistics_.scatter / self.statistics_.n_samples
+        squares = np.trace(covariance) + np.average(np.square(means).sum(axis=1), weights=self.statistics_.counts)
+        if squares > 0 and not _LENGTHS[0] < np.sqrt(squares) < _LENGTHS[1]:
+            raise ValueError(
+                "AnaCP cannot learn features of this size without normalization: it is made for rows of unit length; "
+                "scale the features to about 1"
+            )
+        covariance += _NOISE * np.eye(means.shape[1])
         targets = repelled(means, covariance)
         maps = [self._ridge(self.moments_[i], self.lifted_[:, i].T @ targets) for i in range(self.layers)]
         self.maps_ = np.stack([exact.rounded(one.T, np.float32) for one in maps])

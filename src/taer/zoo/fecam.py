@@ -10,12 +10,15 @@ from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.closed_form.linalg import whitener
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
+from taer.heads.fitted import FLOATS
 from taer.heads.params import param
 from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations
 
 # The smallest eigenvalue, relative to the mean variance, of the shrinkage target along the sum of all features. If that
 # sum is constant, as for rows of unit length far from zero, the target would be singular, and noise would dominate.
 _LEAST = 0.1
+# Scores are sums of squares of features: with smaller variances they lose digits in the type of the head.
+_LOST = {kind: float(np.finfo(kind).tiny / np.finfo(kind).eps) for kind in FLOATS}
 _RIDGE = 1e-6  # a correlation matrix can be singular, for example if one feature is the negative of another
 
 
@@ -41,7 +44,8 @@ class FeCAM(
     ``-(x - μ_c)ᵀ R_c⁻¹ (x - μ_c) / 2`` with ``μ_c`` at unit length. The covariance is that of rows of unit length, shrunk
     once, as in the authors' code for transformers (their code for convolutional networks computes it before the scaling
     and shrinks twice). ``gamma2·V2`` is at least ``-0.9·gamma1·V1 / (width - 1)``, because below that the matrix is
-    nearly singular, as for features with a large mean. Stores one covariance per class.
+    nearly singular, as for features with a large mean. With ``normalize="none"`` means are not scaled either. Stores one
+    covariance per class.
 
     References
     ----------
@@ -71,9 +75,15 @@ class FeCAM(
         self.weights_ = grown(self.weights_.astype(np.float64), len(self.classes_))  # means at unit length
         self.offsets_ = np.zeros(len(self.classes_))
         center = self.embedding_.center
-        self.weights_[classes] = unit_rows(statistics.means[classes] + center) - center
+        means = statistics.means[classes] + center
+        self.weights_[classes] = (means if self.embedding_.how == "none" else unit_rows(means)) - center
         for number in classes.tolist():
-            matrix = correlations(self._covariance(number), self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
+            covariance = self._covariance(number)
+            if 0 < np.trace(covariance) / width < _LOST[self.dtype_]:
+                raise ValueError(
+                    "FeCAM cannot learn features of this size: their squares are lost; scale the features to about 1"
+                )
+            matrix = correlations(covariance, self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
             self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
 
     def _centers(self) -> np.ndarray:

@@ -14,6 +14,8 @@ from taer.heads.fitted import Fitted, value_of
 from taer.heads.params import param
 from taer.zoo.shared.ridge import ridge_solved
 
+_HIDDEN = 1e-6  # of the penalty: sums of squares below it change the solution less than float32 shows
+
 
 class GACL(
     SolvedHead,
@@ -69,6 +71,10 @@ class GACL(
         means = self.statistics_.means + center  # the regression has no intercept, so that zero matters
         sums = means * counts[:, None]
         moments = self.statistics_.scatter + means.T @ sums
+        if 0 < np.trace(moments) < _HIDDEN * self.gamma:
+            raise ValueError(
+                "GACL cannot learn features of this size: its penalty hides them; scale the features to about 1"
+            )
         moments.flat[:: len(moments) + 1] += self.gamma
         columns = ridge_solved(self, moments, sums.T).T
         return columns, columns @ center

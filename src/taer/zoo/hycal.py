@@ -43,6 +43,9 @@ class HyCal(
     samples, and ``s_c`` for others. The distance to the background, which the paper subtracts, is the same for all
     classes of a sample: standardizing removes it. Old scores move with the classes over which they are standardized.
 
+    With ``normalize="none"`` only the cosines are of unit vectors; distances are from the mean of the class, and
+    ``shrinkage`` is a fraction of the mean squared length of its rows.
+
     Departures: the features of images alone, where the paper adds those of the class name in CLIP (``fusion=None`` of the
     authors' code). A class that returns has the statistics of all its samples; in the authors' code the last ones
     replace them. Stores one scatter and one matrix per class.
@@ -85,24 +88,32 @@ class HyCal(
         center, width = self.embedding_.center, len(self.embedding_.center)
         whiteners = self.whiteners_ if hasattr(self, "whiteners_") else np.zeros((0, width, width), np.float32)
         self.whiteners_: np.ndarray = grown(whiteners, len(self.classes_))
-        apart = unit_rows(self.statistics_.means[classes] + center) - center
+        means = self.statistics_.means[classes] + center
+        apart = (means if self.embedding_.how == "none" else unit_rows(means)) - center
         self._set(classes, apart, apart @ center)
         for number, prototype in zip(classes.tolist(), apart, strict=True):
-            matrix = self._covariance(number, prototype) + self.shrinkage * np.eye(width)
+            matrix = self._covariance(number, prototype) + self._square(number) * self.shrinkage * np.eye(width)
             self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
 
     def _covariance(self, number: int, prototype: np.ndarray) -> np.ndarray:
         """The covariance of a class around its prototype, which is not its mean."""
         count, shift = self.statistics_.counts[number], self.statistics_.means[number] - prototype
         if count <= 1:
-            return _ONE * np.eye(len(shift))
+            return self._square(number) * _ONE * np.eye(len(shift))
         around: np.ndarray = self.statistics_.scatters[number] + count * np.outer(shift, shift)
         return around / (count - 1)
 
+    def _square(self, number: int) -> float:
+        """The mean squared length of a class's rows: 1, unless they are not scaled."""
+        if self.embedding_.how != "none":
+            return 1.0
+        mean = self.statistics_.means[number] + self.embedding_.center
+        spread = np.trace(self.statistics_.scatters[number]) / self.statistics_.counts[number]
+        return float(mean @ mean + spread) or 1.0
+
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         rows, counts = self.embedding_(X), self.statistics_.counts
-        # x·(μ - center): less than the cosine by a number that is the same for all classes
-        scores = _standardized(exact.products(rows, self.weights_) + self.offsets_)
+        scores = _standardized(self._cosines(rows))
         many = np.flatnonzero(counts >= self.least)
         if len(many):
             near = np.stack(
@@ -111,6 +122,16 @@ class HyCal(
             weights = expit((counts[many] - self.least) / self.scale)
             scores[:, many] = (1 - weights) * scores[:, many] + weights * _standardized(near)[:, many]
         return (scores if classes is None else scores[:, classes]).astype(self.dtype_)
+
+    def _cosines(self, rows: np.ndarray) -> np.ndarray:
+        if self.embedding_.how != "none":
+            # x·(μ - center): less than the cosine by a number that is the same for all classes
+            return exact.products(rows, self.weights_) + self.offsets_
+        center = self.embedding_.center
+        prototypes = unit_rows(self.weights_ + center)
+        found: np.ndarray = exact.products(rows, prototypes) + prototypes @ center
+        # of size one instead of divided by the length of the row, because scores are standardized
+        return found / np.maximum(np.abs(found).max(axis=1, keepdims=True), np.finfo(float).tiny)
 
     def _all(self) -> range:
         return range(len(self.weights_))
