@@ -74,6 +74,23 @@ def test_a_replica_follows_learning_corrections_and_rollback(client, follow):
     assert replica.following() == {"version": 2, "seconds": pytest.approx(0, abs=1), "problem": None}
 
 
+def test_replicas_have_the_name_of_the_service_that_learns(client, follow, tmp_path):
+    """A program behind a proxy asks for one model, whichever replica answers."""
+    taught(client, 0, 1)
+    first = follow()
+    for replica in (first, follow(tmp_path / "replica", "second")):
+        with TestClient(create_app(replica, TOKEN), base_url="http://127.0.0.1") as http:
+            asked = {"name": "vectors", "datatype": "FP32", "shape": [1, 12], "data": vectors(0, 1)}
+            answer = http.post("/v2/models/service/infer", json={"inputs": [asked]})
+            assert (answer.status_code, answer.json()["model_name"]) == (200, "service")
+            assert http.get("/v2/health/ready").json() == {"name": "service", "ready": True}
+            refused = http.get("/v2/models/replica")
+            assert (refused.status_code, refused.json()["error"]) == (
+                404,
+                "there is no model replica; this service has service",
+            )
+
+
 def test_what_is_purged_is_gone_from_replicas(client, follow, tmp_path):
     taught(client, 0, 1)
     replica = follow()
@@ -166,8 +183,27 @@ def test_a_replica_starts_again_without_its_source(client, follow, tmp_path):
     again = follow(tmp_path / "nowhere")
     assert answers(again) == before
     assert "version 1 answers: the source cannot be read" in again.notices[-1]
-    with pytest.raises(ValueError, match=r"the source cannot be read.*Expected the folder of a taer serve"):
-        follow(tmp_path / "nowhere", "another")
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing(client, follow, tmp_path, caplog):
+    taught(client, 0, 1)
+    shutil.copytree(tmp_path / "service", tmp_path / "damaged")
+    _cut(tmp_path / "damaged/versions/000001.safetensors")
+    before = sorted(tmp_path.rglob("*"))
+    for source, told in {
+        "nowhere": r"nowhere: the source cannot be read.*Expected the folder of a taer serve",
+        "damaged": "the file of version 1 is not whole yet, or damaged",
+        "new": "is the replica's own folder; give it another one",
+        ".": "has many heads; name one of its heads, such as damaged",
+    }.items():
+        with pytest.raises(ValueError, match=told):
+            follow(tmp_path / source, "new")
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").put(f"{tmp_path}/service", "/many/billing", recursive=True)
+    with pytest.raises(ValueError, match="name one of its heads, such as billing"):
+        follow("memory://many", "new")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "goes on answering" not in caplog.text
 
 
 def test_the_folder_of_a_service_does_not_become_a_replica(client, follow, tmp_path):

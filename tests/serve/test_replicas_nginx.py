@@ -30,6 +30,14 @@ MANY = {
 }  # the client has little to do
 
 
+ROWS_AS_TENSOR = {
+    "name": "vectors",
+    "datatype": "FP32",
+    "shape": [3, len(ROWS[0])],
+    "data": [value for row in ROWS for value in row],
+}
+
+
 @pytest.fixture
 def front(tmp_path):
     """Start nginx in front of some services; returns its URL."""
@@ -130,6 +138,9 @@ def test_a_version_changes_under_load_and_a_replica_stops_without_a_failed_reque
                 load.during(0.5)
                 rates[asked, url] = load.during(3)
             assert {status for status, _ in load.answers} == {200}
+    for _ in range(9):  # each of the three replicas, by the one name
+        found = httpx.post(f"{three}/v2/models/heads/infer", json={"inputs": [ROWS_AS_TENSOR]})
+        assert (found.status_code, found.json()["model_name"]) == (200, "heads")
     with Load(three) as load:
         seconds = []
         for label in (2, 3):

@@ -133,6 +133,8 @@ def test_limits_of_a_token(open_service, folder, capsys):
         (["add", "a b"], "expected a name"),
         (["add", "anna"], "there is a token anna already"),
         (["revoke", "otto"], "has no token otto; it has anna"),
+        (["revoke", "anna", "--requests", "5"], "revoke takes no --requests: a token is made with it, by add"),
+        (["list", "--role", "admin"], "list takes no --role"),
     ],
 )
 def test_mistakes_are_told(folder, capsys, arguments, told):
@@ -143,6 +145,18 @@ def test_mistakes_are_told(folder, capsys, arguments, told):
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
     assert (folder / "tokens.json").read_bytes() == before
+
+
+def test_a_head_that_is_not_there_gets_no_token(tmp_path, capsys):
+    """It would be accepted nowhere, and its folder would keep others from making a head of this name."""
+    for name in ("billing", "support"):
+        Service(tmp_path / "heads" / name).close()
+    with pytest.raises(SystemExit):
+        main(["token", str(tmp_path / "heads/biling"), "add", "anna"])
+    assert "no such head in" in (told := capsys.readouterr().err)
+    assert "which has billing, support; make the head first" in told
+    assert not (tmp_path / "heads/biling").exists()
+    assert made(capsys, tmp_path / "heads/billing", "add", "anna")
 
 
 def test_a_damaged_file_lets_nobody_in(open_service, folder, capsys):

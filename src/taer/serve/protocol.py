@@ -1,7 +1,7 @@
 """The Open Inference Protocol, version 2, over HTTP: what clients of Triton and KServe speak.
 
-A service is one model, with the name of its folder. Tensors come and go as JSON or, with the binary tensor extension,
-as bytes behind the JSON. Errors are ``{"error": message}``.
+A service is one model. Its name is that of its folder; a replica has the name of the service that it follows. Tensors
+come and go as JSON or, with the binary tensor extension, as bytes behind the JSON. Errors are ``{"error": message}``.
 """
 
 from __future__ import annotations
@@ -151,15 +151,13 @@ def server_metadata() -> ServerMetadata:
 
 
 def add_protocol(api: Api, service: Service, counters: Counters) -> None:
-    known = service.store.folder.resolve().name
-
     def version_of(model: str, version: int | None = None) -> int:
         """The version that answers, if it is the one that is asked for."""
         current = service.serving.version
-        if model != known:
-            raise Missing(f"there is no model {model}; this service has {known}")
+        if model != service.name:
+            raise Missing(f"there is no model {model}; this service has {service.name}")
         if version is not None and version != current:
-            raise Missing(f"version {version} of {known} does not answer; version {current} does")
+            raise Missing(f"version {version} of {model} does not answer; version {current} does")
         return current
 
     def live() -> Live:
@@ -168,7 +166,7 @@ def add_protocol(api: Api, service: Service, counters: Counters) -> None:
 
     def ready() -> Ready:
         """Whether the service can predict; 503 until something was learned."""
-        return model_ready(known)
+        return model_ready(service.name)
 
     def model_metadata(model: Name) -> ModelMetadata:
         """The tensors that the head takes and gives."""
@@ -178,7 +176,7 @@ def add_protocol(api: Api, service: Service, counters: Counters) -> None:
         if backbone is not None and backbone.kind == "text":
             takes = {"name": "texts", "datatype": "BYTES", "shape": [-1]}
         return {
-            "name": known,
+            "name": model,
             "versions": [str(service.serving.version)] if head is not None else [],
             "platform": "taer" if head is None else f"taer_{type(head).__name__}",
             "inputs": [takes],
@@ -194,7 +192,7 @@ def add_protocol(api: Api, service: Service, counters: Counters) -> None:
         """Whether the head can predict; 503 until something was learned."""
         if not version_of(model):
             raise HTTPException(503, "nothing was learned yet: add examples, then learn")
-        return {"name": known, "ready": True}
+        return {"name": model, "ready": True}
 
     def version_ready(model: Name, version: int) -> Ready:
         """Whether this version answers; 404 if another one does."""
@@ -204,35 +202,35 @@ def add_protocol(api: Api, service: Service, counters: Counters) -> None:
     async def infer(model: Name, body: InferRequest) -> Inference:
         """Labels, probabilities and novelty of samples, as tensors: the answers of POST /predict."""
         version_of(model)
-        return await inferred(body, None)
+        return await inferred(model, body, None)
 
     async def infer_with_version(model: Name, version: int, body: InferRequest) -> Inference:
         """The same, if this is the version that answers; 404 if it is not."""
         version_of(model, version)
-        return await inferred(body, version)
+        return await inferred(model, body, version)
 
-    async def inferred(body: InferRequest, version: int | None) -> Any:
+    async def inferred(model: str, body: InferRequest, version: int | None) -> Any:
         wanted = _wanted(body)
         found = await run_in_threadpool(_infer, service, body)
         if version not in (None, found.version):  # it changed meanwhile
-            version_of(known, version)
+            version_of(model, version)
         counters.samples.inc(len(found.best))
         counters.unknown.inc(int(found.unknown.sum()))
-        return _answer(known, body, wanted, found)
+        return _answer(model, body, wanted, found)
 
     def add(method: str, path: str, function: Any, **options: Any) -> None:
         api.add(method, path, function, tag="protocol", problem=Failure, **options)
 
-    model = "/v2/models/{model}"
-    of_version = model + "/versions/{version}"
+    path = "/v2/models/{model}"
+    of_version = path + "/versions/{version}"
     add("GET", "/v2/health/live", live, token=False)
     add("GET", "/v2/health/ready", ready, token=False, problems=(503,))
     add("GET", "/v2", server_metadata)
-    add("POST", f"{model}/infer", infer, problems=(404, 409, 415))
+    add("POST", f"{path}/infer", infer, problems=(404, 409, 415))
     add("POST", f"{of_version}/infer", infer_with_version, problems=(404, 409, 415))
-    add("GET", f"{model}/ready", model_ready, problems=(404, 503))
+    add("GET", f"{path}/ready", model_ready, problems=(404, 503))
     add("GET", f"{of_version}/ready", version_ready, problems=(404, 503))
-    add("GET", model, model_metadata, problems=(404,))
+    add("GET", path, model_metadata, problems=(404,))
     add("GET", of_version, metadata_of_version, problems=(404,))
 
 

@@ -26,6 +26,7 @@ Count = Annotated[int, Meta(ge=0)]
 class Pointer(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="taer-current/1"):
     """The version that answers. Version 0 is the empty one, which has no file."""
 
+    name: str  # of the model for other programs; replicas have the same, whatever their folders are called
     version: Annotated[int, Meta(ge=0, lt=10**9)]
     sha256: str = ""
     bytes: Count = 0
@@ -61,10 +62,10 @@ def write(folder: Path, pointer: Pointer) -> None:
         partial.write_bytes(msgspec.json.encode(pointer))
 
 
-def publish(store: Store, serving: Serving) -> None:
+def publish(store: Store, serving: Serving, name: str) -> None:
     """Tell replicas which version answers. Never raises: if it fails, they stay with the version they have."""
     try:
-        pointer = _pointer(store, serving)
+        pointer = _pointer(store, serving, name)
         path = store.folder / NAME
         if not path.exists() or path.read_bytes() != msgspec.json.encode(pointer):
             write(store.folder, pointer)
@@ -73,12 +74,13 @@ def publish(store: Store, serving: Serving) -> None:
         _log.warning("version %d was not published, so replicas stay behind: %s", serving.version, said)
 
 
-def _pointer(store: Store, serving: Serving) -> Pointer:
+def _pointer(store: Store, serving: Serving, name: str) -> Pointer:
     if not serving.version:
-        return Pointer(version=0)
+        return Pointer(name=name, version=0)
     row = next(known for known in store.versions() if known.version == serving.version)
     sha256, size = hash_of(version_file(store.folder, serving.version))
     return Pointer(
+        name=name,
         version=row.version,
         sha256=sha256,
         bytes=size,

@@ -57,6 +57,16 @@ class Source:
             raise ValueError(f"the source cannot be read ({_named(error)})") from None
         return published.read(content)
 
+    def heads(self) -> list[str]:
+        """The heads inside, if the source has many instead of being one."""
+        try:
+            if self._remote is None:
+                return sorted(path.parent.name for path in Path(self._place).glob(f"*/{published.NAME}"))
+            files, inner = self._remote.url_to_fs(self._place)
+            return sorted(path.split("/")[-2] for path in files.glob(f"{inner}/*/{published.NAME}"))
+        except Exception:  # as above; why the source cannot be read is told anyway
+            return []
+
     def copy(self, pointer: Pointer, to: Path) -> None:
         """Copy the file of a version. Raises ValueError if that is not possible, or it is not the published one."""
         try:
@@ -101,18 +111,23 @@ class Replica(Service):
         backbone: Backbone | None = None,
         find: Callable[[str, Head], Backbone] | None = None,
     ) -> None:
+        if not is_url(source) and Path(source).resolve() == folder.resolve():
+            raise ValueError(f"--follow {source}: is the replica's own folder; give it another one")
         self._source = Source(source)
         self._find = find
-        self._taken = _own(folder)
-        super().__init__(folder, backbone)
         self.problem: str | None = None
         self._seen = time.monotonic()
         self._stopped = threading.Event()
         self._looking = threading.Thread(target=self._look_again, daemon=True)
+        is_new = not folder.exists()
+        self._taken = _own(folder)
+        super().__init__(folder, backbone)
         try:
             self._begin_with(self.serving)
         except ValueError as error:
             self.close()
+            if is_new:
+                shutil.rmtree(folder)
             raise ValueError(f"--follow {source}: {error}") from None
 
     def _begin_with(self, own: Serving) -> None:
@@ -120,8 +135,10 @@ class Replica(Service):
         if own.head is not None:
             self._fit(own.head)
             self._serving = self._served(own.version, own.head, self._taken)
-        self.look()
+        self.problem = self._update()
         if self.problem is not None and self.serving.head is None:
+            if heads := self._source.heads():
+                raise ValueError(f"has many heads; name one of its heads, such as {heads[0]}")
             raise ValueError(f"{self.problem}. Expected the folder of a taer serve, or a whole copy of it")
         if self.problem is not None:
             self.notices.append(f"version {self.serving.version} answers: {self.problem}")
@@ -129,6 +146,10 @@ class Replica(Service):
     def start(self) -> None:
         """Look at the source again and again."""
         self._looking.start()
+
+    @property
+    def name(self) -> str:
+        return self._taken.name  # so that all replicas behind a proxy have one
 
     def close(self) -> None:
         if self._looking.is_alive():
@@ -150,20 +171,25 @@ class Replica(Service):
 
     def look(self) -> None:
         """Take over what the source has, if it is new. Never raises: the old version answers until then."""
+        problem = self._update()
+        if problem and problem != self.problem:
+            _log.warning("version %d goes on answering: %s", self.serving.version, problem)
+        self.problem = problem
+
+    def _update(self) -> str | None:
+        """The same; returns why nothing could be taken over."""
         try:
             found = msgspec.structs.replace(self._source.pointer(), replica=True)
             if found != self._taken:
                 self._take(found)
                 _log.info("version %d answers", found.version)
-            self._seen, problem = time.monotonic(), None
+            self._seen = time.monotonic()
         except (OSError, ValueError) as error:
-            problem = str(error)
+            return str(error)
         except Exception:  # a thread that ends would leave the replica behind for ever
             _log.exception("the source could not be followed")
-            problem = "something failed inside the service; its log says what"
-        if problem and problem != self.problem:
-            _log.warning("version %d goes on answering: %s", self.serving.version, problem)
-        self.problem = problem
+            return "something failed inside the service; its log says what"
+        return None
 
     def _take(self, found: Pointer) -> None:
         head: Head | None = None
@@ -220,7 +246,7 @@ def _own(folder: Path) -> Pointer:
         pointer = None
     if pointer is None and not (folder / "taer.db").exists():
         make_folder(folder)
-        pointer = Pointer(version=0, replica=True)
+        pointer = Pointer(name="", version=0, replica=True)  # until the source was read
         published.write(folder, pointer)
     if pointer is None or not pointer.replica:
         raise ValueError(

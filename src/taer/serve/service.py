@@ -122,6 +122,11 @@ class Service:
         self._opened.close()
 
     @property
+    def name(self) -> str:
+        """The name of the model for other programs."""
+        return self.store.folder.resolve().name
+
+    @property
     def serving(self) -> Serving:
         """The current version. Raises StorageFailed while it cannot be read."""
         return self._serving or self._read_serving()
@@ -164,7 +169,7 @@ class Service:
     def _publish(self) -> None:
         """Tell replicas which version answers."""
         if self._serving is not None:
-            publish(self.store, self._serving)
+            publish(self.store, self._serving, self.name)
 
     def _import(self, head: Head, held_back: tuple[np.ndarray, list[str]] | None) -> None:
         X, labels = held_back or (np.empty((0, 0)), [])

@@ -155,6 +155,11 @@ def add(folder: Path, name: str, role: Role, limits: Mapping[str, int | None]) -
     """Make a token; returns it, and nobody can read it again."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r}: expected a name of at most 50 letters, digits and . _ @ -")
+    if not folder.exists() and (heads := sorted(path.parent.name for path in folder.parent.glob("*/taer.db"))):
+        raise ValueError(
+            f"{folder}: there is no such head in {folder.parent}, which has {', '.join(heads[:5])}"
+            f"{', …' if len(heads) > 5 else ''}; make the head first"
+        )
     make_folder(folder)
     secret = secrets.token_urlsafe(24)
     with only_one(folder, "tokens", wait=True):

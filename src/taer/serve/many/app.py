@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -140,7 +139,7 @@ def _outside(heads: Heads, counters: Counters, gate: Middleware, public: bool, d
     _add_heads(api, heads)
     _add_watch(api, heads, counters)
     own = api.described("taer serve --many", __version__, _ABOUT)
-    nobody = cast("Service", SimpleNamespace(store=SimpleNamespace(folder=Path("NAME"))))
+    nobody = cast("Service", None)  # a description asks no service
     of_a_head = endpoints(nobody, Counters(), public, drawings).described("taer serve", __version__, _ABOUT)
     described = as_json(_joined(own, of_a_head, public)).body
     described_head = as_json(of_a_head).body
