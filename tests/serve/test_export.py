@@ -110,7 +110,8 @@ def test_images_are_files_beside_the_table(open_service, tmp_path):
 
 def test_a_table_has_no_backbone_in_front(client, tmp_path, cli):
     code, _, err = cli("export", FOLDER, "--out", "a.csv", "--backbone", "letters")
-    assert code == 2 and "--backbone is for the graph of a head" in err
+    assert code == 2
+    assert "--backbone is for the graph of a head" in err
     assert not (tmp_path / "a.csv").exists()
 
 
