@@ -120,7 +120,7 @@ def test_float16_rows_are_counted_exactly(data):
 
 @st.composite
 def parts(draw):
-    """Labelled rows, some far from zero, cut into a few parts; whether each class keeps a scatter of its own."""
+    """Labeled rows, some far from zero, cut into a few parts; whether each class keeps a scatter of its own."""
     width, n = draw(st.integers(1, 4)), draw(st.integers(1, 30))
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
     X = rng.normal(size=(n, width)) * draw(st.sampled_from([1e-6, 1.0, 1e3])) + draw(st.sampled_from([0.0, 1e3]))

@@ -100,8 +100,8 @@ def head(desk):
     with step("taer learn head.safetensors week1.csv (5 examples)"):
         out = run(folder, "learn", "head.safetensors", "week1.csv")
     assert out == "head.safetensors: 5 samples of 1 class learned as task 2\n"
-    with step(f"taer predict … --out labelled.csv ({len(truth)} tickets)"):
-        run(folder, "predict", "head.safetensors", "tickets.csv", "--out", "labelled.csv")
+    with step(f"taer predict … --out labeled.csv ({len(truth)} tickets)"):
+        run(folder, "predict", "head.safetensors", "tickets.csv", "--out", "labeled.csv")
     with step("taer diagnose head.safetensors questions.csv"):
         found = json.loads(run(folder, "diagnose", "head.safetensors", "questions.csv", "--format", "json"))
     suspect = found["likely mislabeled"][0]
@@ -122,7 +122,7 @@ def head(desk):
 
 def test_the_table_comes_back_with_labels(desk, head):
     folder, topics, truth = desk
-    before, after = read(folder / "tickets.csv"), read(folder / "labelled.csv")
+    before, after = read(folder / "tickets.csv"), read(folder / "labeled.csv")
     assert list(after[0]) == ["id", "received", "text", "label", "probability", "novelty", "unknown"]
     assert [list(row.values())[:3] for row in after] == [list(row.values()) for row in before]
     *_, new, never = topics

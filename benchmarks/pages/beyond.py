@@ -174,14 +174,14 @@ def novelty_scores(data: FeatureSet) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
-def unlabelled_covariance(data: FeatureSet) -> dict[str, float]:
-    """A_T of lda-frozen at 50 tasks with the covariance of the first task, or of all training samples unlabelled."""
-    found: dict[str, list[float]] = {"first task": [], "unlabelled": []}
+def unlabeled_covariance(data: FeatureSet) -> dict[str, float]:
+    """A_T of lda-frozen at 50 tasks with the covariance of the first task, or of all training samples unlabeled."""
+    found: dict[str, list[float]] = {"first task": [], "unlabeled": []}
     for seed in range(3):
         stream = class_stream(data, 50, order=seed)
         for name, accuracies in found.items():
             head = taer.LDAFrozen(random_state=seed)
-            if name == "unlabelled":
+            if name == "unlabeled":
                 head.fit_covariance(data.train_x)
             for task in stream:
                 head.partial_fit(task.X_train, task.y_train)
@@ -302,11 +302,11 @@ def tried(bench: Bench) -> str:
     parts = []
     for title, measure in (
         ("score of novelty", novelty_scores),
-        ("covariance of `lda-frozen`", unlabelled_covariance),
+        ("covariance of `lda-frozen`", unlabeled_covariance),
     ):
         found = [bench.once(measure.__name__, bench.sets[name], measure) for name in TITLES]
         if all(found):
-            scale, digits = (100, 2) if measure is unlabelled_covariance else (1, 3)
+            scale, digits = (100, 2) if measure is unlabeled_covariance else (1, 3)
             rows = [[key, *(f"{scale * one[key]:.{digits}f}" for one in found if one)] for key in found[0] or {}]
             parts.append(table([title, *TITLES.values()], rows))
     return "\n\n".join(parts)

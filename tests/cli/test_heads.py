@@ -42,7 +42,7 @@ def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):
     assert "moved columns: none" in out
     found = json.loads(cli("audit", "old.safetensors", "new.safetensors", file, "--format", "json")[1])
     assert (found["moved"], found["compared"], found["changed"]) == ([], 100, 0)
-    code, out, err = cli("export", "new.safetensors", "--to", "onnx", "--out", "head.onnx")
+    code, out, err = cli("export", "new.safetensors", "--out", "head.onnx")
     assert (code, out) == (0, "head.onnx: onnx, 16 features to 10 classes\n"), err
     assert (tmp_path / "head.onnx").is_file()
 
@@ -166,7 +166,6 @@ def test_a_head_with_numbers_for_labels(cli, features, tmp_path):
         (["predict", "MODEL", "notes.csv"], "not rows of numbers"),
         (["predict", "MODEL", "MODEL"], "not a feature file"),
         (["audit", "MODEL", "FILE"], "not a saved head"),
-        (["export", "MODEL", "--out", "x.onnx", "--to", "tflite"], "--to"),
         (["export", "MODEL", "--out", "x.onnx", "--backbone", "no.onnx"], "no.onnx: no such file"),
         (["serve", "DIR", "--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
         (["serve", "DIR", "--model", "FILE"], "not a saved head"),

@@ -68,9 +68,9 @@ def test_cells_may_be_separated_by_semicolons_or_tabs(cli, backbones, tmp_path, 
 
 
 def test_columns_and_order_are_kept_and_answers_follow(cli, model, tickets, tmp_path):
-    code, out, err = cli("predict", model, tickets, "--text-column", "body", "--out", "labelled.csv")
+    code, out, err = cli("predict", model, tickets, "--text-column", "body", "--out", "labeled.csv")
     assert (code, err) == (0, "")
-    before, after = read(tmp_path / tickets), read(tmp_path / "labelled.csv")
+    before, after = read(tmp_path / tickets), read(tmp_path / "labeled.csv")
     assert after[0] == ["id", "body", "note", *NEW]
     assert [row[:3] for row in after] == before
     head = taer.load(tmp_path / model)
@@ -81,8 +81,8 @@ def test_columns_and_order_are_kept_and_answers_follow(cli, model, tickets, tmp_
     np.testing.assert_allclose([float(row[5]) for row in after[1:]], head.novelty(X), rtol=1e-5)
     unknown = head.predict(X, unknown="?") == "?"
     assert [row[6] == "true" for row in after[1:]] == unknown.tolist()
-    assert out == f"labelled.csv: 600 rows labeled, {unknown.sum()} of them unknown\n"
-    assert not (tmp_path / "labelled.csv.parts").exists()
+    assert out == f"labeled.csv: 600 rows labeled, {unknown.sum()} of them unknown\n"
+    assert not (tmp_path / "labeled.csv.parts").exists()
 
 
 def test_parquet_keeps_its_types(cli, model, tickets, tmp_path):

@@ -98,6 +98,13 @@ def test_examples_without_a_test_part_and_of_no_class(cli, labeled, tmp_path):
     )
 
 
+def test_that_all_answers_need_no_person_is_said(cli, labeled):
+    cli("fit", "x.safetensors", "--out", "h")
+    out = cli("automate", "h", "x.safetensors", "--errors-at-most", "0.9")[1]
+    assert "They are all that are not unknown\n" in out
+    assert "They have a probability above 0." in cli("automate", "h", "x.safetensors", "--errors-at-most", "0.1")[1]
+
+
 def test_what_cannot_be_promised_is_said(cli, labeled):
     cli("fit", "x.safetensors", "--out", "h")
     code, _, err = cli("automate", "h", "x.safetensors", "--errors-at-most", "0.001")

@@ -81,6 +81,14 @@ def test_a_name_that_only_numpy_takes_for_a_class_is_no_class(labels, alike):
             call(alike)
 
 
+def test_scores_are_asked_for_by_a_list_of_classes():
+    head = fitted([1, 2])
+    assert head.scores(X, [2]).shape == (len(X), 1)
+    for wrong in (2, "a", [[1, 2]]):
+        with pytest.raises(ValueError, match="classes must be a list of known classes, got"):
+            head.scores(X, wrong)
+
+
 def test_statistics_refuse_labels_that_would_wrap_around():
     with pytest.raises(ValueError, match="between"):
         taer.ClassStatistics(4).update(X[:2], np.array([2**64 - 1, BIG], np.uint64))

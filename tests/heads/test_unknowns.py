@@ -212,3 +212,24 @@ def test_samples_that_come_one_by_one_are_tried_before_they_are_learned():
     known = data.test_y == 40
     fits = coverage_of(head.predict_set(data.test_x[known], 0.9), data.test_y[known])
     assert fits == pytest.approx(0.9, abs=0.1)  # of 20
+
+
+def test_a_threshold_is_one_number(tasks):
+    X, y = tasks[0]
+    head = taer.Bayes().fit(X, y)
+    for wrong in (np.array([1, 2]), [1.0], "1", float("nan"), True):
+        with pytest.raises(ValueError, match="unknown needs a threshold that is one number, got"):
+            head.predict(X, unknown=-1, threshold=wrong)
+    low = head.novelty(X).min() - 1
+    for right in (np.float32(low), np.array(low)):
+        np.testing.assert_array_equal(head.predict(X, unknown=-1, threshold=right), -1)
+
+
+def test_novelty_of_takes_the_scores_of_these_samples(tasks):
+    X, y = tasks[0]
+    head = taer.Bayes().fit(X, y)
+    scores = head.scores(X)
+    np.testing.assert_array_equal(head.novelty_of(X[:3], scores[:3]), head.novelty(X[:3]))
+    for wrong in (scores[:2], scores[:3, :1], scores[0]):
+        with pytest.raises(ValueError, match=r"one row per sample and one column per class, \(3, 2\), got"):
+            head.novelty_of(X[:3], wrong)

@@ -58,7 +58,7 @@ def test_every_head_gives_the_same(name, dtype, labels, tasks, tmp_path):
         for rank in (0, 5)
     ],
 )
-def test_every_normalisation_and_rank_gives_the_same(name, params, tasks, tmp_path):
+def test_every_normalization_and_rank_gives_the_same(name, params, tasks, tmp_path):
     tasks = [(X.astype(np.float32), y) for X, y in tasks]
     head = learn(taer.make_head(name, random_state=0, **NARROW.get(name, {}), **params), tasks)
     export_onnx(head, tmp_path / "head.onnx")

@@ -108,6 +108,13 @@ def test_images_are_files_beside_the_table(open_service, tmp_path):
     assert client.get(f"/{sent[1]['image']}").json()["image"]
 
 
+def test_a_table_has_no_backbone_in_front(client, tmp_path, cli):
+    code, _, err = cli("export", FOLDER, "--out", "a.csv", "--backbone", "letters")
+    assert code == 2
+    assert "--backbone is for the graph of a head" in err
+    assert not (tmp_path / "a.csv").exists()
+
+
 def test_what_is_no_service_is_refused_and_nothing_is_left(client, tmp_path):
     for folder, out, words in (
         (tmp_path / FOLDER, "examples.xlsx", r"\.csv or \.parquet"),

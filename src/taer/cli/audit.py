@@ -12,16 +12,12 @@ import typer
 
 from taer.cli.app import HEADS, app
 from taer.cli.inputs import read_features
-from taer.cli.models import Model, check_replaceable
+from taer.cli.models import check_replaceable
 
 
 class Report(StrEnum):
     text = "text"
     json = "json"
-
-
-class Target(StrEnum):
-    onnx = "onnx"
 
 
 @app.command(rich_help_panel=HEADS)
@@ -59,23 +55,24 @@ def audit(
 
 @app.command(rich_help_panel=HEADS)
 def export(
-    model: Model,
-    out: Annotated[Path, typer.Option(help="File to write.")],
-    to: Annotated[Target, typer.Option(help="Format of the exported graph.")] = Target.onnx,
+    model: Annotated[Path, typer.Argument(help="A saved head, or the folder of a service.")],
+    out: Annotated[Path, typer.Option(help="File to write: .onnx for a head, .csv or .parquet for a service.")],
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="Put a backbone in front of the head: an .onnx file whose first output is the features, or the name "
+            help="Put a backbone in front of a head: an .onnx file whose first output is the features, or the name "
             "of a backbone for images from 'taer backbones'. The graph then starts at the input of the backbone."
         ),
     ] = None,
 ) -> None:
     """Export a head to ONNX, or the examples of a service to a table.
 
-    The graph goes from features to probabilities and a label. If MODEL is the folder of a service, which may be running,
-    --out is a .csv or .parquet file for its examples; their images become files beside it.
+    The graph goes from features to probabilities and a label. A service may be running; the images of its examples become
+    files beside the table.
     """
     if model.is_dir():
+        if backbone is not None:
+            raise ValueError("--backbone is for the graph of a head; examples are exported as a table")
         _export_examples(model, out)
         return
     from taer.persist.onnx import export_onnx
@@ -85,7 +82,7 @@ def export(
     check_replaceable(out, by_head=False)
     export_onnx(head, out, backbone)
     start = f"{head.n_features_in_} features" if backbone is None else f"the input of {backbone}"
-    print(f"{out}: {to}, {start} to {len(head.classes_)} classes")
+    print(f"{out}: onnx, {start} to {len(head.classes_)} classes")
 
 
 def _export_examples(folder: Path, out: Path) -> None:

@@ -74,9 +74,11 @@ def _promise(found: Automation) -> str:
         best = found.best
         rest = "" if best is None else f"; the least is {100 * best.at_most:.2g} %, for {100 * best.coverage:.1f} %"
         return f"nothing can be automated: at most {100 * found.errors:g} % of errors cannot be promised{rest}"
+    every = found.probability == 0
     return (
         f"{100 * found.coverage:.1f} % need no person; at most {100 * found.errors:g} % of these answers are wrong, with "
-        f"a confidence of {100 * found.confidence:g} %. They have a probability above {found.probability:.4f}"
+        f"a confidence of {100 * found.confidence:g} %. They "
+        + ("are all that are not unknown" if every else f"have a probability above {found.probability:.4f}")
     )
 
 

@@ -50,10 +50,12 @@ class Predictor:
         if classes is None:
             return np.concatenate(head._in_parts(rows, head._sorted_scores))
         known = dict(zip(head.classes_.tolist(), head.arrival_.tolist(), strict=True))
-        wanted = np.asarray(classes).tolist()
-        if unknown := [label for label in wanted if label not in known]:
+        wanted = np.asarray(classes)
+        if wanted.ndim != 1:
+            raise ValueError(f"classes must be a list of known classes, got {classes!r}")
+        if unknown := [label for label in wanted.tolist() if label not in known]:
             raise ValueError(f"{unknown[0]!r} is not a known class")
-        numbers = np.array([known[label] for label in wanted], np.int64)
+        numbers = np.array([known[label] for label in wanted.tolist()], np.int64)
         return np.concatenate(head._in_parts(rows, lambda part: head._finite_scores(part, numbers)))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
@@ -139,6 +141,11 @@ class Predictor:
     def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
         """:meth:`novelty` of samples with known scores, with columns in any order."""
         head, rows = self._checked(X)
+        expected = (len(rows), len(head.classes_))
+        if np.shape(scores) != expected:
+            raise ValueError(
+                f"scores must have one row per sample and one column per class, {expected}, got {np.shape(scores)}"
+            )
         parts, scores = _scored(rows, scores.shape[1]), np.ascontiguousarray(scores)
         with one_blas_thread():
             return np.concatenate([head._novelties(rows[part], scores[part]) for part in parts])

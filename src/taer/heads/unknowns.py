@@ -59,12 +59,17 @@ def thresholds_of(head: Any, labels: np.ndarray, threshold: float | None) -> Any
             "unknown needs a threshold: novelty_threshold() finds one and keeps it in the head. One from held-out "
             "samples is dropped when the head learns more"
         )
-    if threshold is not None and np.isnan(threshold):
-        raise ValueError("unknown needs a threshold that is a number, got NaN")
+    if threshold is not None and not _is_number(threshold):
+        raise ValueError(f"unknown needs a threshold that is one number, got {threshold!r}")
     if threshold is not None or not hasattr(head, "class_thresholds_"):
         return head.threshold_ if threshold is None else threshold
     own = head.class_thresholds_
     return np.array([own.get(label, head.threshold_) for label in labels.tolist()])
+
+
+def _is_number(value: Any) -> bool:
+    given = np.asarray(value)
+    return given.ndim == 0 and given.dtype.kind in "iuf" and not np.isnan(given)
 
 
 def above(novelty: np.ndarray, limits: Any) -> np.ndarray:
