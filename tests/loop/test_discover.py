@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import taer
-from taer.loop.discover import refined
+from taer.loop.discover import class_scatter, refined
 from taer.loop.evidence import Evidence
 
 WIDTH, KNOWN = 24, 12
@@ -97,10 +97,50 @@ def test_scattered_samples_are_not_proposed(bayes):
 
 
 def test_a_group_is_a_class_up_to_a_limit_of_its_scatter(bayes):
-    """Samples around the center of a new class: as wide as a class, somewhat wider, and much wider."""
-    spread = np.random.default_rng(11).normal(size=(40, WIDTH))
-    for scale, n_groups in ((1.0, 1), (1.2, 1), (2.6, 0)):
+    """Samples around the center of a new class: as wide as a class, somewhat wider, and wider than the limit."""
+    spread = np.linalg.qr(np.random.default_rng(11).normal(size=(40, WIDTH)))[0] * np.sqrt(39)  # variance one
+    spread -= spread.mean(axis=0)
+    for scale, n_groups in ((1.0, 1), (1.1, 1), (1.3, 0)):
         assert len(bayes.discover(centers()[13] + scale * spread).groups) == n_groups
+
+
+def some_of_each(y: np.ndarray, classes: np.ndarray, start: int, end: int) -> np.ndarray:
+    return np.concatenate([np.flatnonzero(y == label)[start:end] for label in classes])
+
+
+def unseen_scatter(head, X: np.ndarray, y: np.ndarray) -> float:
+    directions, psi, _ = head.class_spread()
+    space = head.in_prior(X) @ directions.T
+    each = [space[y == label].var(axis=0, ddof=1) for label in np.unique(y)]
+    return float(np.average(np.mean(each, axis=0), weights=psi / (1 + psi)))
+
+
+@pytest.mark.parametrize(("n_classes", "per_class"), [(10, 20), (20, 20), (30, 5)])
+def test_the_scatter_of_a_class_is_that_of_samples_that_were_not_learned(n_classes, per_class):
+    sketches = taer.load_features()
+    X, y = np.asarray(sketches.train_x), np.asarray(sketches.train_y)
+    classes = np.random.default_rng(0).permutation(100)[:n_classes]
+    rows, unseen = some_of_each(y, classes, 0, per_class), some_of_each(y, classes, per_class, per_class + 20)
+    head = taer.Bayes().fit(X[rows], y[rows])
+    truth = unseen_scatter(head, X[unseen], y[unseen])
+    assert truth > 1.7  # far from one, which it would be if the prior were the true one
+    assert class_scatter(head) == pytest.approx(truth, rel=0.15)
+    head = taer.Bayes()  # only the samples of the first task have a part in the prior
+    for part in np.split(classes, 5):
+        head.partial_fit(X[rows][np.isin(y[rows], part)], y[rows][np.isin(y[rows], part)])
+    assert class_scatter(head) == pytest.approx(unseen_scatter(head, X[unseen], y[unseen]), rel=0.25)
+
+
+@pytest.mark.parametrize("order", [7, 10])
+def test_a_small_head_proposes_new_classes(order):
+    """Twelve classes of twenty sketches; the pool has fourteen others. A sketch is often unlike others of its class."""
+    sketches = taer.load_features()
+    X, y = np.asarray(sketches.train_x), np.asarray(sketches.train_y)
+    classes = np.random.default_rng(order).permutation(100)
+    known, new = some_of_each(y, classes[:12], 0, 20), some_of_each(y, classes[12:26], 0, 20)
+    found = taer.Bayes().fit(X[known], y[known]).discover(X[new])
+    shares = [np.bincount(y[new][group.rows]) / group.size for group in found.groups]
+    assert len({share.argmax() for share in shares if share.max() > 0.5}) >= 7
 
 
 def test_a_pool_larger_than_what_is_searched_gives_the_same_groups(bayes, monkeypatch):

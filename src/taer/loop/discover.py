@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from taer.heads.bayes.constants import SHRINKAGES
 from taer.loop.evidence import (
     SEARCHED,
     Evidence,
@@ -36,9 +37,9 @@ _FALSE_ALARMS = (
 )  # candidates of the share of known samples that look new
 _STEPS = 5  # in which samples move between groups
 _TYPICAL = 3
-_SCATTERED = (
-    2.15  # mean square of a group around its mean, from which on it is no class; in classes it is about one
-)
+_SCATTERED = 1.4  # scatter of a group in units of that of a class, from which on it is no class
+_ASKED = 200  # classes whose scatter is looked at: for time
+_FITTED = 0.35  # part of the squared length of a sample that the prior owes to it, at most; 0.31 was the most seen
 _REFINED = 3  # steps of k-means after the groups are found
 _COPY = 0.1  # squared distance of near-duplicates, as a fraction of that of two samples of a class
 
@@ -72,8 +73,8 @@ def discover(head: Any, X: Any) -> Discovery:
     """Groups of samples that belong to no class of a ``bayes`` head. The number of groups is found.
 
     Groups are merged for as long as the prior of the head says that one class is more likely than two. A group is
-    proposed if it has at least four distinct samples, scatters little more than twice as much as known classes, and half of
-    its samples look new: they are more novel than a limit above which about 15 % of the samples are of known classes.
+    proposed if it has at least four distinct samples, scatters hardly more than unseen samples of a class, and half of its
+    samples look new: they are more novel than a limit above which about 15 % of the samples are of known classes.
     """
     novelty = head.novelty(X)
     limit = _limit(head, novelty)
@@ -84,9 +85,10 @@ def discover(head: Any, X: Any) -> Discovery:
     counts, sums = sums_of(points, labels)
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
     is_new = np.array([np.median(novelty[first[each]]) > limit for each in members])
+    weights, widest = _class_weights(head), _SCATTERED * class_scatter(head)
     found = []
     for number in np.flatnonzero(is_new & (counts >= LEAST)).tolist():
-        if _scatter(evidence, points[members[number]]) > _SCATTERED:
+        if np.var(points[members[number], : len(weights)], axis=0, ddof=1) @ weights > widest:
             continue
         group = _group(evidence, rows, points, labels, members[number], (counts, sums))
         if group.distinct >= LEAST:
@@ -161,10 +163,38 @@ def refined(evidence: Evidence, points: np.ndarray, labels: np.ndarray) -> np.nd
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _scatter(evidence: Evidence, points: np.ndarray) -> float:
-    """The mean variance of a group around its mean, most along directions in which classes differ."""
-    weights = evidence.psi / (1 + evidence.psi)
-    return float(np.var(points, axis=0, ddof=1) @ weights / weights.sum())
+def _class_weights(head: Any) -> np.ndarray:
+    """By direction of class means, how much the scatter along it counts: most where classes differ. The sum is one."""
+    psi = head.class_spread()[1]
+    weights: np.ndarray = psi / (1 + psi)
+    return weights / max(float(weights.sum()), 1e-300)
+
+
+def class_scatter(head: Any) -> float:
+    """The variance of a class along the directions of class means, as samples have it that the head has not seen.
+
+    The prior follows the samples of the first task, which therefore scatter less than others. Without sample i, its squared
+    length would be ``1 / (1 - h)²`` times as large, where h is the part of it that is due to the sample itself: as in
+    generalized cross-validation. Samples of later tasks have no part in the prior.
+    """
+    directions, weights, width = head.class_spread()[0], _class_weights(head), head.n_features_in_
+    counts, traces = head.densities_.counts, head.densities_.traces
+    last = getattr(head, "prior_task_", 1)
+    first = np.array([learned.task <= last for learned in head.learning_order_])
+    pseudo = min(getattr(head, "n_unlabeled_", 0.0), width)
+    free = float((counts - 1)[first].sum()) + pseudo  # degrees of freedom
+    share = 1 - max(
+        SHRINKAGES[0], 2 * width / (2 * width + counts[first].sum() + pseudo)
+    )  # of samples, in the prior
+    fitted = min(share * traces[first].sum() / max(free, 1) ** 2, _FITTED)
+    total, freedom = 0.0, 0.0
+    for number in np.flatnonzero(counts > 1)[evenly(int((counts > 1).sum()), _ASKED)].tolist():
+        known = head.densities_.summary(number, head.prior_.nu, head.prior_.spread)
+        left = max(known.trace - np.square(known.root).sum(), 0) / max(width - len(known.root), 1)
+        found = (np.square(known.root @ directions.T).sum(axis=0) + left) @ weights
+        total += float(found) / (1 - fitted * first[number]) ** 2
+        freedom += known.n - 1
+    return total / freedom if freedom else np.inf
 
 
 def _group(
