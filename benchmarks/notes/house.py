@@ -1,16 +1,22 @@
-"""The size of the code and the documentation at some revisions: ``python -m benchmarks.notes.house eba7dd4 HEAD``.
+"""The size of the code and the documentation at some revisions, as a table in Markdown.
+
+    python -m benchmarks.notes.house eba7dd4 44721d1 HEAD --fill
+
+About 20 seconds per revision. With ``--fill`` the table is also written into docs/evidence/notes.md.
 
 Lines of code have no comments, docstrings and empty lines. The core is ``src/taer`` without ``zoo/`` and ``paper/``. Words
-are those of README and of Markdown pages and notebooks in ``docs/``, outside of evidence and reference. A walk is counted
-by a profiler on embedded data: functions, files and lines of code of the functions that run.
+are those of README, of Markdown pages in ``docs/`` outside of evidence and reference, and of the prose in notebooks. A walk is
+counted by a profiler on embedded data: functions, files and lines of code of the functions that run.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -18,6 +24,8 @@ import tempfile
 import tokenize
 from pathlib import Path
 
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "notes.md"
+MARK = "<!-- measured: How large is the code -->"
 WALKS = {
     "`Bayes.partial_fit`, first task": "walk(lambda: taer.Bayes().partial_fit(X[y < 10], y[y < 10]))",
     "`Bayes.partial_fit`, a later task": "head = taer.Bayes().partial_fit(X[y < 10], y[y < 10]); "
@@ -64,10 +72,13 @@ def code_lines(text: str) -> set[int]:
 def words(folder: Path) -> int:
     pages = [page for page in (folder / "docs").rglob("*.md") if page.parent.name not in ("evidence", "reference")]
     count = sum(len(page.read_text().split()) for page in (folder / "README.md", *pages))
-    for notebook in (folder / "docs").rglob("*.ipynb"):
-        cells = json.loads(notebook.read_text())["cells"]
-        count += sum(len("".join(cell["source"]).split()) for cell in cells if cell["cell_type"] == "markdown")
-    return count
+    return count + sum(words_of_notebook(script.read_text()) for script in (folder / "docs/notebooks").glob("*.py"))
+
+
+def words_of_notebook(script: str) -> int:
+    """The words of the Markdown cells of a script that jupytext reads."""
+    cells = re.findall(r"^# %% \[markdown\]\n((?:#(?! %%).*\n)*)", script, re.M)
+    return sum(len(line.removeprefix("#").split()) for cell in cells for line in cell.splitlines())
 
 
 def patching(folder: Path) -> str:
@@ -125,12 +136,25 @@ def counted(revision: str) -> dict[str, str]:
 
 
 def main() -> None:
-    revisions = sys.argv[1:] or ["HEAD"]
-    columns = [counted(revision) for revision in revisions]
-    print(f"| | {' | '.join(f'`{revision}`' for revision in revisions)} |")
-    print(f"|---|{'---:|' * len(revisions)}")
-    for name in columns[0]:
-        print(f"| {name} | {' | '.join(column[name] for column in columns)} |")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revisions", nargs="*", default=["HEAD"])
+    parser.add_argument("--fill", action="store_true", help=f"write the table into {PAGE.name}")
+    options = parser.parse_args()
+    columns = [counted(revision) for revision in options.revisions]
+    table = [
+        f"| | {' | '.join(f'`{short(revision)}`' for revision in options.revisions)} |",
+        f"|---|{'---:|' * len(columns)}",
+        *(f"| {name} | {' | '.join(column[name] for column in columns)} |" for name in columns[0]),
+    ]
+    print("\n".join(table))
+    if options.fill:
+        before, _, rest = PAGE.read_text().partition(MARK)
+        PAGE.write_text("\n".join([before + MARK, *table, "<!-- end -->"]) + rest.partition("<!-- end -->")[2])
+
+
+def short(revision: str) -> str:
+    done = subprocess.run(["git", "rev-parse", "--short=7", revision], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":

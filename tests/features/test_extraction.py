@@ -18,6 +18,7 @@ import taer
 from taer.features import encoding
 from taer.features.backbones.inference import OnnxEncoder
 from tests.features.conftest import write_drawings
+from tests.walks import follow, traced
 
 
 @pytest.fixture
@@ -239,3 +240,8 @@ def test_another_split_is_not_the_same_extraction(cli, backbones, tmp_path):
     command = ("extract", "t.csv", "--backbone", "letters", "--out", "t.safetensors")
     assert "2 train, 2 test" in cli(*command, "--test-fraction", 0.5)[1]
     assert "already holds other features" in cli(*command)[2]
+
+
+def test_the_walk_of_images_to_features_is_walked(drawings, tiny_onnx, cli):
+    call = ("extract", drawings, "--backbone", tiny_onnx, "--out", "x.safetensors")
+    follow("Images to a feature file", traced(lambda: cli(*call)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import tracemalloc
+from contextlib import closing
 
 import msgspec
 import numpy as np
@@ -15,9 +16,12 @@ from starlette.requests import Request
 import taer
 from taer import answers
 from taer.serve import inputs
+from taer.serve.store import Store
+from taer.serve.tasks import learn
 from tests.conftest import blobs, small_head
 from tests.serve.backbones import Letters, Pixels
 from tests.serve.conftest import AUTH, png, vectors
+from tests.walks import follow, traced
 
 
 def add(client, label, rows):
@@ -565,3 +569,18 @@ def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_error(client):
     }  # fmt: skip
     client.portal.call(client.app, scope, receive, send)  # raises what the application raises
     assert sent == []
+
+
+def test_the_walk_of_a_request_is_walked(open_service, tmp_path):
+    def ask():
+        client = open_service()
+        client.post("/examples", json={"label": "a", "vectors": vectors(0)})
+        client.post("/examples", json={"label": "b", "vectors": vectors(1)})
+        assert client.post("/learn").status_code == 200
+        assert client.post("/predict", json={"vectors": vectors(1)}).status_code == 200
+        client.post("/examples", json={"label": "c", "vectors": vectors(2)})
+        client.stop()
+        with closing(Store(tmp_path / "service")) as store:  # as the process that learns does
+            learn(store, "bayes", None, None)
+
+    follow("A request to the service", traced(ask))
