@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 def info(
     file: Annotated[
         str | None,
-        typer.Argument(
-            help="A feature file, a folder of shards, a URL, a saved head or pipeline, or hf:OWNER/NAME."
-        ),
+        typer.Argument(help="Features (file, folder of shards, URL), a saved head or pipeline, or hf:OWNER/NAME."),
     ] = None,
 ) -> None:
     """Describe a feature file, a saved head or a saved pipeline."""
