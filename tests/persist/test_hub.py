@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 
 pytest.importorskip("huggingface_hub")
 import taer
+from taer.cli import main
 from taer.features import save_features
 from taer.origin import Origin
 from taer.persist.hub import Address, model_card
@@ -207,9 +209,7 @@ def test_what_fails_is_told_and_changes_nothing(hub, head, tmp_path):
     head.save(tmp_path / "head.safetensors")
     done = hub.run("-m", "taer", "push", "head.safetensors", "team/sketches", HF_TOKEN="hf_wrong")
     assert done.returncode == 2
-    assert re.match(
-        r"taer: hf:team/sketches: could not be uploaded \(.*401.*\); see 'hf auth login'\n$", done.stderr
-    )
+    assert re.match(r"taer: hf:team/sketches: could not be uploaded \(.*401.*; see hf auth login\)\n$", done.stderr)
     assert hub.repositories == {}
     (tmp_path / "there.safetensors").write_bytes(b"precious")
     done = hub.run("-m", "taer", "pull", "team/nothing@v2", "--out", "there.safetensors")
@@ -219,6 +219,50 @@ def test_what_fails_is_told_and_changes_nothing(hub, head, tmp_path):
     done = hub.run("-m", "taer", "pull", "team/bad", "--out", "there.safetensors")
     assert (done.returncode, "not a saved head" in done.stderr) == (2, True), done.stderr
     assert (tmp_path / "there.safetensors").read_bytes() == b"precious"
+
+
+@pytest.mark.slow
+def test_a_hub_that_does_not_answer_is_asked_once_and_named(hub, head, tmp_path):
+    head.save(tmp_path / "head.safetensors")
+    first = hub.run("-m", "taer", "push", "head.safetensors", "team/sketches").stdout.strip()
+    assert hub.run("-m", "taer", "pull", first, "--out", "pulled.safetensors").returncode == 0
+    asked = []
+
+    def hang_up(listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            asked.append(1)
+            connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=hang_up, args=(listener,), daemon=True).start()
+        away = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        for command in (("push", "head.safetensors", "team/x"), ("pull", "team/x", "--out", "x.safetensors")):
+            asked.clear()
+            done = hub.run("-m", "taer", *command, HF_ENDPOINT=away)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert f"({away} could not be reached: " in done.stderr
+            assert "hf auth login" not in done.stderr
+            assert len(done.stderr.splitlines()) == 1
+            assert len(asked) <= 2
+        done = hub.run("-m", "taer", "info", first, HF_ENDPOINT=away)  # it is in the cache
+        assert (done.returncode, first in done.stdout) == (0, True), done.stderr
+
+
+def test_commands_say_that_a_head_must_be_pulled(capsys):
+    for command in (["predict", "hf:team/x@v1", "a.txt"], ["serve", "heads", "--model", "hf:team/x@v1"]):
+        with pytest.raises(SystemExit):
+            main(command)
+        assert "download it first: taer pull team/x@v1 --out head.safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("license", ["mit\nwidget: evil", "mit: x", "", "\u00b5"])
+def test_a_license_cannot_write_the_card(head, license):
+    with pytest.raises(ValueError, match="license: expected the name that the hub has for it"):
+        model_card(head, "team/x", license=license)
 
 
 def test_the_card_says_what_the_head_is(head, sketches):

@@ -382,6 +382,10 @@ def test_the_address_of_a_head_leads_to_its_page(many):
         assert client.get(f"/heads/{name}", follow_redirects=False).status_code in (200, 401, 404), name
         assert "location" not in client.get(f"/heads/{name}", follow_redirects=False).headers, name
     assert client.put("/heads/cats").status_code == 405
+    assert client.get("/heads/cats/").status_code == client.get("/heads/cats/main.js").status_code == 200
+    for path in ("/heads/nobody/", "/heads/nobody/main.js"):
+        refused = client.get(path)
+        assert (refused.status_code, refused.json()["detail"]) == (404, "there is no head nobody"), path
 
 
 def test_the_model_of_the_protocol_is_the_head(many, tmp_path):
@@ -694,6 +698,7 @@ def test_a_backbone_is_loaded_once_for_all(many, backbones, monkeypatch):
     [
         (["--many", "--demo"], "leave out --demo, --model, --relearn and --follow"),
         (["--memory", "2G"], "--memory is for --many"),
+        (["--many", "--memory", "0G"], "expected a size such as 500M or 2G, got 0G"),
         (["--many", "--memory", "much"], "expected a size such as 500M or 2G, got much"),
         (["--many", "--method", "nothing"], "nothing"),
     ],

@@ -52,6 +52,9 @@ def test_answers_that_need_no_person_are_marked_as_the_head_itself_would(client)
     assert marked == head.automatic(rows).tolist()
     assert 0.1 < np.mean(marked) < 0.9
     assert f"taer_automatic_samples_total {sum(marked):.1f}" in client.get("/metrics").text
+    tensor = {"name": "vectors", "datatype": "FP32", "shape": [*rows.shape], "data": rows.ravel().tolist()}
+    assert client.post("/v2/models/service/infer", json={"inputs": [tensor]}).status_code == 200
+    assert f"taer_automatic_samples_total {2 * sum(marked):.1f}" in client.get("/metrics").text
 
 
 def test_a_version_that_learns_is_judged_again_and_the_old_one_after_a_rollback(client):

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=DATA)
 def info(
     file: Annotated[
-        str | None, typer.Argument(help="A feature file, a folder of shards, a URL, a saved head or pipeline.")
+        str | None,
+        typer.Argument(help="Features (file, folder of shards, URL), a saved head or pipeline, or hf:OWNER/NAME."),
     ] = None,
 ) -> None:
     """Describe a feature file, a saved head or a saved pipeline."""
@@ -31,7 +32,7 @@ def info(
     from taer.features import load_features
     from taer.rows import row_chunks
 
-    if file is not None and (described := _described(Path(file))):
+    if file is not None and (described := _described(file)):
         _print_described(described)
         return
     data = load_features(file, labeled=False)
@@ -74,15 +75,16 @@ def _print_described(described: dict[str, Any]) -> None:
         print(f"{key:<20}{value}")
 
 
-def _described(path: Path) -> dict[str, Any] | None:
+def _described(file: str) -> dict[str, Any] | None:
     """The lines that 'taer info' prints for a saved head or pipeline; None for anything else."""
-    from taer.persist.hub import source_of
+    from taer.persist.hub import SCHEME, fetch, source_of
     from taer.persist.pipelines import load
     from taer.persist.save import PIPELINE, is_head
 
+    path, address = fetch(file) if file.startswith(SCHEME) else (Path(file), None)
     if not path.is_file() or not (is_head(path) or format_of(path) == PIPELINE):
         return None
-    saved, source = load(path), source_of(path)
+    saved, source = load(path), address or source_of(path)
     size = {"size": f"{path.stat().st_size:,} bytes", **({"source": source} if source else {})}
     if not hasattr(saved, "steps"):
         return _describe_head(saved) | size

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from taer.persist.save import save
 SCHEME = "hf:"
 FILE = "head.safetensors"
 _ADDRESS = re.compile(r"(?:hf:)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+_LICENSE = re.compile(r"[\w.+-]+", re.ASCII)
 _MANY = 50  # classes that a card lists
 
 
@@ -60,7 +63,7 @@ def push(
     """Upload a head and its card as one commit; returns the address with that commit. See :meth:`Head.push_to_hub`."""
     address, hub = Address.of(repository), require("huggingface_hub", "hf")
     card = model_card(head, address.repository, test, license)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, _quietly():
         save(head, Path(place) / FILE)
         try:
             api = hub.HfApi(library_name="taer", library_version=__version__)
@@ -75,18 +78,60 @@ def push(
                 revision=address.revision,
             )
         except Exception as error:  # the hub fails in many ways
-            raise ValueError(f"{address}: could not be uploaded ({reason(error)}); see 'hf auth login'") from None
+            raise ValueError(f"{address}: could not be uploaded ({_told(error)})") from None
     return str(Address(address.repository, done.oid))
 
 
 def fetch(text: str) -> tuple[Path, Address]:
     """The file of a head in the cache of the hub, downloaded if it is not there, and its address with the commit."""
     address, hub = Address.of(text), require("huggingface_hub", "hf")
-    try:
-        path = Path(hub.hf_hub_download(address.repository, FILE, revision=address.revision))
-    except Exception as error:
-        raise ValueError(f"{address}: no head could be downloaded from the hub ({reason(error)})") from None
+    with _quietly():
+        try:
+            problem = _unreachable(address)
+            path = Path(
+                hub.hf_hub_download(
+                    address.repository, FILE, revision=address.revision, local_files_only=problem is not None
+                )
+            )
+        except Exception as error:
+            told = _told(problem or error)
+            raise ValueError(f"{address}: no head could be downloaded from the hub ({told})") from None
     return path, Address(address.repository, path.parent.name)  # the cache names folders after commits
+
+
+def _unreachable(address: Address) -> Exception | None:
+    """Why the hub does not answer at all; asked once, while a download would try for half a minute."""
+    hub = require("huggingface_hub", "hf")
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(address.repository, FILE, revision=address.revision))
+    except Exception as error:
+        return None if _status(error) else error
+    return None
+
+
+def _status(error: Exception) -> int | None:
+    """The status with which the hub answered; None if it did not answer."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+def _told(error: Exception) -> str:
+    """Why a request to the hub failed, and what can be done."""
+    host, status = require("huggingface_hub", "hf").constants.ENDPOINT, _status(error)
+    if status is None:
+        return f"{host} could not be reached: {reason(error)}"
+    return f"{reason(error)}{'; see hf auth login' if status in (401, 403) else ''}"
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the log of the hub's client: what matters is in the error."""
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def pull(text: str, out: Path) -> Address:
@@ -116,6 +161,8 @@ def model_card(
     license: str | None = None,
 ) -> str:
     """The text of ``README.md``: what the head knows, what it promises, what was measured, and how to use it."""
+    if license is not None and not _LICENSE.fullmatch(license):
+        raise ValueError(f"license: expected the name that the hub has for it, such as apache-2.0, got {license!r}")
     labels = [_inline(str(label)) for label, _ in head.learning_order_]
     more = f", and {len(labels) - _MANY} more" if len(labels) > _MANY else ""
     front = [

@@ -87,6 +87,9 @@ def load(path: str | os.PathLike[str]) -> Head:
 def read_described(path: str | os.PathLike[str], readers: Mapping[str, Callable[..., T]]) -> T:
     """The header and tensors of a file, verified by checksum and decoded by the reader of the file's format."""
     path = Path(path)
+    if str(path).startswith("hf:"):
+        name = str(path).removeprefix("hf:")
+        raise ValueError(f"{path}: is on the hub; download it first: taer pull {name} --out head.safetensors")
     if not path.is_file():
         raise ValueError(f"{path}: no such file" if not path.exists() else f"{path}: not a file")
     metadata, tensors = _read(path, tuple(readers))

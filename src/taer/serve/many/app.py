@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -173,6 +173,10 @@ def _outside(heads: Heads, counters: Counters, gate: Middleware, public: bool, d
         heads.close()
         sys.setswitchinterval(usual)
 
+    def is_there(name: str) -> bool:
+        """Whether a head has a page; on a public address any name has one, so that strangers learn no names."""
+        return name in heads.folder or (public and bool(NAME.fullmatch(name)))
+
     files = StaticFiles(directory=PAGE, html=True)
     return Starlette(
         routes=[
@@ -184,7 +188,7 @@ def _outside(heads: Heads, counters: Counters, gate: Middleware, public: bool, d
             Route("/heads/{name}/openapi.json", description),
             Route("/heads/{name}/docs", docs),
             Route("/v2/models/{name:path}", no_head, methods=["GET", "POST"]),
-            Mount("/heads/{name}", _Page(files, no_head)),
+            Mount("/heads/{name}", _Page(files, no_head, is_there)),
             Mount("/", files),
         ],
         middleware=[gate],
@@ -196,12 +200,14 @@ def _outside(heads: Heads, counters: Counters, gate: Middleware, public: bool, d
 class _Page:
     """The page of a head, and the reason why it does not answer anything else."""
 
-    def __init__(self, files: ASGIApp, otherwise: Any) -> None:
-        self._files, self._otherwise = files, otherwise
+    def __init__(self, files: ASGIApp, otherwise: Any, is_there: Callable[[str], bool]) -> None:
+        self._files, self._otherwise, self._is_there = files, otherwise, is_there
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if _PROBLEM in scope:
             await self._otherwise(Request(scope))
+        if not self._is_there(name := scope["path_params"]["name"]):
+            raise Missing(f"there is no head {name[:100]}")
         await self._files(scope, receive, send)
 
 

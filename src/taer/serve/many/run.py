@@ -39,7 +39,8 @@ def run_many(
     app = create_many(folder, access.token, opener, memory, access.is_public, access.hosts, drawings)
     listener = listen(access.host, access.port)
     address = f"http://{access.name}:{listener.getsockname()[1]}/#token={access.token}"
-    print(f"taer serves {len(app.heads.folder.names())} heads of {folder} at {address}", flush=True)
+    count = len(app.heads.folder.names())
+    print(f"taer serves {folder} with {count} head{'s' * (count != 1)} at {address}", flush=True)
     # Small products are slower on several threads, and requests come in parallel.
     threadpool_limits(1, user_api="blas")
     server(app).run([listener])
@@ -93,6 +94,6 @@ def size_of(text: str) -> int:
     1610612736
     """
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT])(?:i?B)?", text.strip(), re.IGNORECASE)
-    if not found:
+    if not found or not (size := int(float(found[1]) * _UNITS[found[2].upper()])):
         raise ValueError(f"--memory: expected a size such as 500M or 2G, got {text}")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return size
