@@ -65,6 +65,12 @@ $(VENV)-logs/.installed: pyproject.toml
 	$(VENV)-logs/bin/pip install --quiet --disable-pip-version-check -e '.[tensorboard,wandb]'
 	@touch $@
 
+# The SDK and the exporter, as published; they run inside the service.
+$(VENV)-otel/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-otel
+	$(VENV)-otel/bin/pip install --quiet --disable-pip-version-check -e '.[otel,serve]'
+	@touch $@
+
 # Fuzzing instruments what it imports; nothing else should be run like that.
 $(VENV)-fuzz/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-fuzz
@@ -73,8 +79,8 @@ $(VENV)-fuzz/.installed: pyproject.toml
 
 OTHERS = MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) TRITON_PYTHON=$(abspath $(VENV)-triton/bin/python) \
 	LABEL_STUDIO_PYTHON=$(abspath $(VENV)-label-studio/bin/python) LOGS_PYTHON=$(abspath $(VENV)-logs/bin/python) \
-	FUZZ_PYTHON=$(abspath $(VENV)-fuzz/bin/python)
-OTHERS_INSTALLED = $(patsubst %,$(VENV)-%/.installed,mlflow triton label-studio logs fuzz)
+	FUZZ_PYTHON=$(abspath $(VENV)-fuzz/bin/python) OTEL_PYTHON=$(abspath $(VENV)-otel/bin/python)
+OTHERS_INSTALLED = $(patsubst %,$(VENV)-%/.installed,mlflow triton label-studio logs fuzz otel)
 
 # A worker takes over what the other has left. What would be disturbed runs afterwards, alone.
 SLOW = $(OTHERS) $(BIN)/pytest -rs -m
@@ -157,4 +163,4 @@ evidence: $(VENV)/.installed-dev  ## measure a page of docs/evidence/ again and 
 endif
 
 clean:  ## remove the environments and the results
-	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-mlflow $(VENV)-triton $(VENV)-label-studio $(VENV)-logs $(VENV)-fuzz $(VENV)-mutation $(VENV)-sbom $(BENCH_VENV) mutants dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-mlflow $(VENV)-triton $(VENV)-label-studio $(VENV)-logs $(VENV)-fuzz $(VENV)-otel $(VENV)-mutation $(VENV)-sbom $(BENCH_VENV) mutants dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

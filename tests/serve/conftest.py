@@ -75,8 +75,9 @@ class Server:
         *options: str,
         program: Sequence[str] = ("-m", "taer", "serve"),
         environment: Mapping[str, str] | None = None,
+        python: str = sys.executable,
     ) -> None:
-        command = [sys.executable, *program, str(folder), "--port", "0", "--token", TOKEN, *options]
+        command = [python, *program, str(folder), "--port", "0", "--token", TOKEN, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True

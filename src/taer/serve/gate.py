@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
+from taer.serve import traces
 from taer.serve.inputs import MAX_BODY
 from taer.serve.tokens import NAMED, SECONDS, Grant, Limit, Role, Tokens
 
@@ -168,29 +169,34 @@ class Gate:
         headers = dict(scope["headers"])
         refuse = partial(_refuse, scope, safe)
         scope[_GRANT] = self._grant(headers.get(b"authorization", b""))
-        try:
-            _take(scope, "requests", 1)
-            if self._hosts is not None and (name := _name(headers.get(b"host", b""))) not in self._hosts:
-                await refuse(400, _foreign(name, self._hosts[0]))
-            elif (
-                headers.get(b"content-length", b"0").isdigit()
-                and int(headers.get(b"content-length", b"0")) > MAX_BODY
-            ):
-                await refuse(413, TOO_LARGE)
-            else:
-                await self._app(scope, bounded, safe)
-        except HTTPException as error:  # of the limits of the token
-            await refuse(error.status_code, error.detail, *_as_bytes(error.headers))
-        except asyncio.CancelledError:  # there is no room for it, or the server stops and has waited long enough
-            if not started:
-                ending = (b"connection", b"close"), (b"retry-after", b"1")
-                await refuse(503, CROWDED if upload.dropped else _STOPPING, *ending)
-        finally:
-            upload.close()
-            path = getattr(scope.get("route"), "path", None) or "other"
-            self._counters.count(
-                scope["method"] if path != "other" else "", path, status, time.perf_counter() - start
-            )
+        with traces.request(scope, headers) as span:
+            try:
+                _take(scope, "requests", 1)
+                if self._hosts is not None and (name := _name(headers.get(b"host", b""))) not in self._hosts:
+                    await refuse(400, _foreign(name, self._hosts[0]))
+                elif (
+                    headers.get(b"content-length", b"0").isdigit()
+                    and int(headers.get(b"content-length", b"0")) > MAX_BODY
+                ):
+                    await refuse(413, TOO_LARGE)
+                else:
+                    await self._app(scope, bounded, safe)
+            except HTTPException as error:  # of the limits of the token
+                await refuse(error.status_code, error.detail, *_as_bytes(error.headers))
+            except (
+                asyncio.CancelledError
+            ):  # there is no room for it, or the server stops and has waited long enough
+                if not started:
+                    ending = (b"connection", b"close"), (b"retry-after", b"1")
+                    await refuse(503, CROWDED if upload.dropped else _STOPPING, *ending)
+            finally:
+                upload.close()
+                path = getattr(scope.get("route"), "path", None) or "other"
+                self._counters.count(
+                    scope["method"] if path != "other" else "", path, status, time.perf_counter() - start
+                )
+                if span is not None:
+                    traces.answered(span, scope, status)
 
     def _grant(self, header: bytes) -> Grant | None:
         kind, _, given = header.partition(b" ")

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from taer.features.images import FORMATS, open_image, to_rgb, upright
 from taer.origin import Origin
+from taer.serve import traces
 
 MAX_BODY = 16 << 20  # bytes of a request
 MAX_VECTORS = 1024
@@ -158,7 +159,8 @@ def with_sources(
     """One row of features per item, and each text or image as it is stored; None for vectors."""
     if items.images:
         model = _model(backbone, "image")
-        pixels = [decode(text) for text in items.images]
+        with traces.span("decode", samples=len(items.images)):
+            pixels = [decode(text) for text in items.images]
         return features_of(model, pixels, width), [small_copy(image) for image in pixels] if keep else None
     if items.texts:
         return features_of(_model(backbone, "text"), items.texts, width), items.texts
@@ -186,7 +188,8 @@ def _model(backbone: Backbone | None, kind: str) -> Backbone:
 
 def features_of(backbone: Backbone, items: Sequence[Any], width: int | None) -> np.ndarray:
     """One row per text or decoded image, of the width that the head takes."""
-    matrix = np.ascontiguousarray(backbone(items), np.float32)
+    with traces.span("features", backbone=backbone.name, samples=len(items)):
+        matrix = np.ascontiguousarray(backbone(items), np.float32)
     if width is not None and matrix.shape[1] != width:
         raise BadInput(
             f"the backbone {backbone.name} gives {matrix.shape[1]} features and this head takes {width}: "

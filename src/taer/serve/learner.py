@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from taer.serve import traces
 from taer.serve.database import StorageFailed, storage_failures
 from taer.serve.store import Store, Version, only_one
 from taer.serve.tasks import TASKS, Refused
@@ -70,7 +71,10 @@ class Learner:
 
         Raises Refused, StorageFailed, or Ended if the process ended before it answered, whatever it had done by then.
         """
-        answer = self.ask({"task": task, **options})
+        order = {"task": task, **options}
+        if (carrier := traces.carry()) is not None:
+            order["trace"] = carrier
+        answer = self.ask(order)
         if "refused" in answer:
             raise Refused(answer["refused"])
         if "failed" in answer:
@@ -121,6 +125,7 @@ def main(folder: Path | None) -> None:
         order = json.loads(orders.get())
         answer = _answer_for_many(order) if folder is None else _answer(folder, opened, order)
         print(json.dumps(answer), flush=True)
+        traces.flush()  # the server may end this process at any moment
 
 
 def _answer_for_many(order: dict[str, Any]) -> dict[str, Any]:
@@ -130,8 +135,15 @@ def _answer_for_many(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(folder: Path, opened: Callable[[Path], Store], order: dict[str, Any]) -> dict[str, Any]:
+    if (carrier := order.pop("trace", None)) is not None:
+        traces.start()
     try:
-        with storage_failures("nothing was changed", folder), only_one(folder, "learner", wait=True):
+        with (
+            traces.under(carrier),
+            traces.span("task", head=folder.name, task=order["task"]),
+            storage_failures("nothing was changed", folder),
+            only_one(folder, "learner", wait=True),
+        ):
             return asdict(TASKS[order.pop("task")](opened(folder), **order))
     except Refused as error:
         return {"refused": str(error)}

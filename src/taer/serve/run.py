@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from taer.heads import Head
 from taer.persist.save import load
+from taer.serve import traces
 from taer.serve.app import LOCAL_NAMES, create_app
 from taer.serve.backbones import find
 from taer.serve.connection import MAX_CONNECTIONS, Connection
@@ -99,6 +100,7 @@ def run(
     errors: float | None = None,
 ) -> None:
     """Serve until stopped."""
+    traces.start()
     if follow is not None:
         service: Service = Replica(folder, follow, find(backbone) if backbone else None, find)
     elif demo:
@@ -198,6 +200,12 @@ def _announce_loading() -> None:
     print("taer: loading the backbone", file=sys.stderr, flush=True)  # which can take half a minute
 
 
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        traces.end()  # here, because the signal that stops the server then ends the process
+
+
 def server(app: ASGIApp) -> uvicorn.Server:
     """The server of the application, with limits on connections, waiting and stopping."""
     config = uvicorn.Config(
@@ -211,7 +219,7 @@ def server(app: ASGIApp) -> uvicorn.Server:
         limit_concurrency=2 * MAX_CONNECTIONS,  # requests of connections that were told to go end a little later
         backlog=BACKLOG,
     )
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
 def listen(host: str, port: int) -> socket.socket:

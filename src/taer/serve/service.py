@@ -15,6 +15,7 @@ import numpy as np
 from taer.answers import ClassEntry, Purged
 from taer.files import make_folder
 from taer.heads import Head, make_head
+from taer.serve import traces
 from taer.serve.database import StorageFailed, at_start
 from taer.serve.inbox import Bounds, Inbox, clear
 from taer.serve.inputs import MAX_PENDING, Backbone, BadInput, check_label
@@ -213,7 +214,8 @@ class Service:
         why: bool = False,
     ) -> Answers:
         serving = self.serving
-        answers = serving.answer(X)
+        with traces.span("answer", head=self.store.folder.name, version=serving.version, samples=len(X)):
+            answers = serving.answer(X)
         if why:
             answers = replace(answers, why=reasons(self.store, serving, X, answers.scores))
         if not preview:
@@ -418,7 +420,8 @@ class Service:
         self._stage.check_free()
         before = self.store.current()
         try:
-            made = self.learner.do(task, **options)
+            with traces.span("learning", head=self.store.folder.name, task=task):
+                made = self.learner.do(task, **options)
         except Ended:
             self._follow()
             if (now := self.store.candidate() or self.store.current()) == before:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from taer.persist.save import load
+from taer.serve import traces
 from taer.serve.app import create_app
 from taer.serve.label_studio.backend import PATH, Backend
 from taer.serve.label_studio.teacher import Teacher
@@ -24,6 +25,7 @@ def run_label_studio(
     every: int = 5,
 ) -> None:
     """Serve until stopped."""
+    traces.start()
     service = open_service(folder, load(model) if model else None, backbone, method, relearn)
     print_notices(service, model)
     if service.backbone is None:

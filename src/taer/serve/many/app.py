@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from taer import __version__
 from taer.answers import Deleted, HeadEntry, HeadList, ManyHealth
 from taer.files import make_folder
+from taer.serve import traces
 from taer.serve.api import ERRORS, Api, Lane, as_json
 from taer.serve.app import LOCAL_NAMES, PAGE, endpoints
 from taer.serve.gate import Counters, Gate, Uploads, check_role
@@ -100,6 +102,7 @@ class Many:
         self._page = {f"/{path.name}" for path in PAGE.iterdir()} | {"/", "/docs", "/openapi.json"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[traces.ARRIVED] = time.time_ns()  # loading a head and waiting for its turn are a part of the request
         name, inner = self._head_of(scope)
         if name is None:
             await self._outside(scope, receive, send)

@@ -11,6 +11,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from taer.heads import Head, make_head
+from taer.serve import traces
 from taer.serve.backbones import find
 from taer.serve.inbox import Bounds
 from taer.serve.inputs import Backbone
@@ -35,6 +36,7 @@ def run_many(
     errors: float | None = None,
 ) -> None:
     """Serve the heads of a folder until stopped."""
+    traces.start()
     opener = Opener(backbone, method, promote, inbox, errors)
     app = create_many(folder, access.token, opener, memory, access.is_public, access.hosts, drawings)
     listener = listen(access.host, access.port)
