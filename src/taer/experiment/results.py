@@ -84,10 +84,21 @@ class Result(TypedDict):
     created: str
 
 
-def in_seed_order(result: Result) -> bool:
-    """Whether the classes arrived in the order that belongs to the seed of the run."""
-    order = tuple(label for task in result["tasks"] for label in task)
-    return order == _order(result["seed"], len(order))
+def order_of(result: Result) -> str:
+    """The order in which the classes arrived: ``torch`` (that of the seed), ``natural`` (by number) or ``given``."""
+    classes = sorted(label for task in result["tasks"] for label in task)
+    orders = {"torch": _order(result["seed"], len(classes)), "natural": tuple(classes)}
+    return next((name for name, order in orders.items() if _arrived(result, order)), "given")
+
+
+def _arrived(result: Result, order: tuple[int, ...]) -> bool:
+    """Whether the classes arrived in this order: on a blurry stream, within each session."""
+    together = tuple(label for task in result["tasks"] for label in task)
+    if "blurry" not in result["stream"]:
+        return together == order
+    place = {label: at for at, label in enumerate(order)}
+    places = [[place.get(label, len(place)) for label in task] for task in result["tasks"]]
+    return together == order or (max(map(len, places)) > 1 and all(one == sorted(one) for one in places))
 
 
 @cache
