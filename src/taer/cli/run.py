@@ -147,7 +147,17 @@ def about_streams(
     """What the summary says about the streams."""
     about: dict[str, Any] = {"tasks": len(streams[0]), "first": first, "shots": shots, "seeds": len(streams)}
     about |= {"order": order or "torch"} if samples is None else {"samples": str(samples)}
-    return about | {"kind": streams[0].kind}
+    about |= {"kind": streams[0].kind}
+    return about | ({"ratio": _ratio(streams[0])} if about["kind"].startswith("long-tailed") else {})
+
+
+def _ratio(stream: Stream) -> float:
+    """Training samples of the most frequent class, for one of the least frequent."""
+    import numpy as np
+
+    rows = [stream.train_rows(t) for t in range(len(stream))]
+    counts = np.unique(np.asarray(stream.features.train_y)[np.concatenate(rows)], return_counts=True)[1]
+    return float(counts.max() / counts.min())
 
 
 def _one_by_one(log: Log, jobs: int | None, engine: Engine) -> int:

@@ -193,6 +193,7 @@ def _summary(alike: Alike) -> dict[str, Any]:
         "AIA": _percent(result["AIA"] for result in group),
         **{name: _percent(_found(result[name] for result in group)) for name in (*FEW_SHOT, *CONTINUAL)},  # type: ignore[literal-required]
         "task_given": _percent(task_given(result) for result in group),
+        "class_accuracy": {name: _percent(values) for name, values in by_class(group).items()},
         "ECE": _percent(result["ece"][-1] for result in group),
         "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
         "coverage": _percent(result["coverage"][-1] for result in group),
@@ -201,6 +202,15 @@ def _summary(alike: Alike) -> dict[str, Any]:
         "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
         "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
     }
+
+
+def by_class(results: Iterable[Result]) -> dict[str, list[float]]:
+    """The accuracy of each class after the last task, in some runs."""
+    found: dict[str, list[float]] = {}
+    for result in results:
+        for name, accuracy in zip(result["classes"], result["class_accuracy"], strict=True):
+            found.setdefault(name, []).append(accuracy)
+    return found
 
 
 class Alike(NamedTuple):

@@ -7,7 +7,7 @@ from shlex import quote
 
 import numpy as np
 
-from taer.experiment import CONTINUAL, Result, mean_auroc, task_given
+from taer.experiment import CONTINUAL, Result, by_class, mean_auroc, task_given
 from taer.features import load_features
 from taer.report.blocks import Block, Listing, Section, confusion_block
 from taer.report.collect import Group, Setting, known_head
@@ -29,6 +29,7 @@ def stream_section(setting: Setting, folded: bool, published: Published) -> Sect
             f"Confusion matrices, {setting.title}",
             [(label(group), group.results[0]) for group in setting.groups],
         ),
+        _by_class(setting),
         *_again(setting),
     ]
     return Section(setting.name, setting.title, "", blocks, folded)
@@ -155,6 +156,18 @@ def _accuracies(setting: Setting) -> Picture:
     note = "Accuracy on task k (columns) after task t (rows), mean over runs."
     title = f"Accuracies a[t, k], {setting.title}"
     return matrices(f"{setting.name}-accuracies", title, note, panels, ("k", "t"), gamma=1)
+
+
+def _by_class(setting: Setting) -> Table:
+    found = [by_class(group.results) for group in setting.groups]
+    names = dict.fromkeys(name for one in found for name in one)
+    rows: list[list[Value]] = [
+        [name, *(_measured(one[name]) if name in one else "" for one in found)]
+        for name in sorted(names, key=lambda name: np.mean([x for one in found for x in one.get(name, [])]))
+    ]
+    columns = [("", name) for name in ("Class", *(f"{label(group)} (%)" for group in setting.groups))]
+    note = "Accuracy on the test samples of each class after the last task, the hardest classes first."
+    return Table(f"{setting.name}-classes", f"By class, {setting.title}", note, columns, rows)
 
 
 def _again(setting: Setting) -> list[Block]:
