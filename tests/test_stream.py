@@ -188,32 +188,42 @@ def every_row_once(stream):
     return sorted(row for rows in stream.rows for row in rows) == list(range(len(stream.features.train_y)))
 
 
-def test_half_of_the_classes_of_a_blurry_stream_stay_in_one_session(many):
-    """i-Blurry-50-10: 20 disjoint classes, 5 in each of 4 sessions; a tenth of the other samples is spread evenly."""
-    stream = make_stream(many, "blurry", sessions=4)
-    found = counts(stream)
-    stays = (found > 0).sum(axis=0) == 1
-    order = class_order(0, 40)
-    assert set(order[:20]) <= set(np.flatnonzero(stays).tolist())
-    assert [len(np.flatnonzero(found[t])[stays[np.flatnonzero(found[t])]]) >= 5 for t in range(4)] == [True] * 4
-    for t, home in enumerate(np.array_split(order[20:], 4)):
-        assert (found[t, home] >= 45).all()  # of 50, a tenth leaves, and may come back
-    away = sum(
-        int(np.delete(found[:, home], t, axis=0).sum()) for t, home in enumerate(np.array_split(order[20:], 4))
-    )
-    assert 50 <= away <= 100  # of 100 that are spread, about a quarter falls back into its own session
+@pytest.mark.parametrize(("kind", "still", "leaving"), [("blurry", 20, 25), ("blurry-30-50", 12, 175)])
+def test_a_blurry_stream_has_its_shares(many, kind, still, leaving):
+    """i-Blurry-N-M: N % of the classes stay in one session; M % of the other samples of each are spread evenly."""
+    stream = make_stream(many, kind, sessions=4)
+    found, order = counts(stream), class_order(0, 40)
+    for t, own in enumerate(np.array_split(order[:still], 4)):
+        assert (found[t, own] == 50).all()
+    home = np.array_split(order[still:], 4)
+    assert found.sum(axis=1).tolist() == [500] * 4  # as many come as leave
+    away = [int(np.delete(found[:, group], t, axis=0).sum()) for t, group in enumerate(home)]
+    assert all(
+        0.6 * leaving <= number <= leaving for number in away
+    )  # about a quarter falls back into its own session
     assert every_row_once(stream)
     assert stream.returning
+    assert stream.kind == {"blurry": "blurry-50-10"}.get(kind, kind)
 
 
 def test_sessions_of_si_blurry_have_random_sizes(many):
-    stream = make_stream(many, "si-blurry", sessions=4)
-    disjoint = set(class_order(0, 40)[:20])
-    sizes = [len(disjoint & set(stream.classes_of(t))) for t in range(4)]
-    assert sum(sizes) == 20
-    assert min(sizes) >= 1
+    """As in the authors' sampler: classes of both sorts are cut at random, and as many samples leave a session as come."""
+    stream, order = make_stream(many, "si-blurry", sessions=4, seed=2), class_order(0, 40)
+    found = counts(stream)
+    own, blurry = found[:, order[:20]], found[:, order[20:]]
+    assert np.isin(own, (0, 50)).all()
+    sizes = (own > 0).sum(axis=1)
+    assert sizes.sum() == 20
+    assert sizes.min() >= 1
+    homes = blurry.sum(axis=1) / 50  # classes at home: none of the four sessions has too few samples to leave
+    assert homes.tolist() == np.round(homes).tolist()
+    assert len(set(homes)) > 1
+    home = np.repeat(np.arange(4), homes.astype(int))
+    away = int((blurry * (np.arange(4)[:, None] != home)).sum())
+    assert 50 <= away <= 100  # of 1,000, a tenth leaves
     assert len({tuple(len(task) for task in make_stream(many, "si-blurry", 4, 0, s).tasks) for s in range(5)}) > 1
-    assert every_row_once(stream)
+    for seed in range(20):  # also if a session has no class that could leave
+        assert every_row_once(make_stream(many, "si-blurry-20-90", 6, 0, seed))
 
 
 def test_classes_of_a_recurring_stream_come_back_with_other_samples(many):
@@ -240,10 +250,11 @@ def test_a_long_tail_has_its_ratio(many, kind):
     assert not stream.returning
 
 
-def test_an_online_stream_has_batches_of_ten_and_no_boundaries(many, monkeypatch):
+@pytest.mark.parametrize("kind", ["online", "blurry"])
+def test_a_stream_without_boundaries_has_batches_of_ten(many, monkeypatch, kind):
     """Every sample once; a batch never mixes two sessions, but nothing else marks where one ends."""
-    stream = make_stream(many, "online", sessions=4)
-    assert (stream.batch, [len(task) for task in stream.tasks]) == (10, [10] * 4)
+    stream = make_stream(many, kind, sessions=4)
+    assert stream.batch == 10
     assert every_row_once(stream)
     sizes, learn = [], taer.NCM.partial_fit
     monkeypatch.setattr(taer.NCM, "partial_fit", lambda head, X, y: (sizes.append(len(y)), learn(head, X, y))[1])
@@ -279,6 +290,10 @@ def test_the_order_of_samples_and_the_kind_decide_a_result(many):
     [
         ("foggy", 4, "unknown stream 'foggy'; there are online, blurry"),
         ("blurry", 30, "take at most 20 sessions"),
+        ("si-blurry-25-10", 11, "25 % of the 40 classes are too few for 11 sessions .* take at most 10 sessions"),
+        ("blurry-0-10", 4, "expected blurry-N-M with 1 … 100 percent"),
+        ("blurry-50-101", 4, "expected blurry-N-M with"),
+        ("blurry-50", 4, "there are online, .* blurry-N-M"),
         ("online", 0, "at least one session"),
         ("recurring", 41, "40 classes are too few for 41 sessions"),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -265,14 +267,14 @@ def test_all_cores_are_used_unless_fewer_are_asked_for(given, expected, cli, mon
     assert asked == [expected]
 
 
-def test_streams_of_the_command_line_are_those_of_the_library():
-    from taer.cli.run import Kind
+def test_the_help_names_every_stream(cli):
     from taer.stream.kinds import KINDS
 
-    assert [kind.value for kind in Kind] == list(KINDS)
+    told = " ".join(re.sub(r"[│╭╰─]", " ", cli("run", "--help")[1]).split())
+    assert f"{', '.join(list(KINDS)[:-1])} or {list(KINDS)[-1]}" in told.replace("- ", "-")
 
 
-@pytest.mark.parametrize("kind", ["online", "recurring"])
+@pytest.mark.parametrize("kind", ["online", "recurring", "blurry-60-20"])
 def test_other_streams_give_all_formats_and_a_report(cli, file, kind, tmp_path):
     arguments = ("run", file, "--stream", kind, "--tasks", 5, "--seeds", 1, "--methods", "ncm,taer")
     code, out, err = cli(*arguments, "--format", "json")
@@ -282,19 +284,35 @@ def test_other_streams_give_all_formats_and_a_report(cli, file, kind, tmp_path):
     assert {"A_AUC", "forgetting", "backward_transfer", "forward_transfer", "harmonic"} <= set(found["ncm"])
     table = cli(*arguments, "--format", "csv")[1]
     assert "A_AUC,A_AUC std,forgetting" in table
-    if kind == "online":
+    if kind != "recurring":
         assert found["taer"]["skipped"] == "needs task boundaries"
         assert "taer,needs task boundaries" in table
-        assert "–: the head needs task boundaries" in " ".join(cli(*arguments)[1].split())
+        shown = cli(*arguments)[1]
+        assert re.search(r"taer +needs +task +boundaries", shown)
+        assert "harmonic (%)" in shown
+        assert "backward" not in shown.lower()  # a narrow terminal explains what it shows
     else:
         assert found["taer"]["A_AUC"]["mean"] > 0
-    assert "A_AUC (%)" in cli(*arguments, "--format", "markdown")[1]
+    assert "AIA (%) | backward (%) | forward (%)" in cli(*arguments, "--format", "markdown")[1]
+    assert set(found["ncm"]["class_accuracy"]) == {f"class{label}" for label in range(10)}
     code, _, err = cli("report", "results", "--out", "page")
     assert code == 0, err
     page = next(tmp_path.rglob("page*/index.html")).read_text()
     assert f"{kind} stream" in page
     assert "Classes by session" in page
+    (by_class,) = tmp_path.rglob("page*/tables/*-classes.csv")
+    measured = {row["Class"]: float(row["ncm (%)"]) for row in csv.DictReader(by_class.read_text().splitlines())}
+    assert measured == {name: spread["mean"] for name, spread in found["ncm"]["class_accuracy"].items()}
     assert f"--stream {kind} --seeds 1" in page
+
+
+def test_a_long_tail_says_its_ratio(cli, file):
+    options = ("run", file, "--stream", "long-tailed", "--tasks", 5, "--seeds", 1, "--methods", "ncm")
+    labels = taer.load_features(file).train_y
+    fewest = int(np.unique(labels, return_counts=True)[1].min())
+    assert fewest < 100  # so the least frequent class keeps one sample
+    assert f"has {fewest} times the samples" in " ".join(cli(*options)[1].split())
+    assert json.loads(cli(*options, "--format", "json")[1])["stream"]["ratio"] == fewest
 
 
 def test_a_stream_does_not_combine_with_what_it_decides(cli, file):

@@ -169,6 +169,23 @@ def test_few_shot_runs_have_a_section_of_their_own(tmp_path, cli):
     assert len(list((tmp_path / "made").glob("*.json"))) == 3  # the same run
 
 
+@pytest.mark.parametrize("order", [(), ("--order", "natural"), ("--order", "given.txt")])
+def test_a_blurry_stream_is_listed_by_seed_and_run_again(order, tmp_path, file, cli):
+    (tmp_path / "given.txt").write_text("5 4 3 2 1 0 9 8 7 6")
+    options = ("--methods", "ncm", "--stream", "blurry", "--tasks", 2, "--seeds", 2, *order)
+    code, _, err = cli("run", file, *options, "--out", "made")
+    assert code == 0, err
+    assert cli("report", "made")[0] == 0
+    page = (tmp_path / "made" / "report" / "report.md").read_text()
+    for run in read_results(tmp_path / "made"):
+        listed = " | ".join(" ".join(map(str, task)) for task in run["tasks"])
+        assert re.search(rf"^[01, ]*\b{run['seed']}[01, ]*: {re.escape(listed)}$", page, re.M)
+    (command,) = commands_of(tmp_path / "made", file)
+    code, _, err = cli(*("given.txt" if word == "FILE" else word for word in command), "--out", "made")
+    assert code == 0, err
+    assert len(list((tmp_path / "made").glob("*.json"))) == 2  # the same runs
+
+
 def test_numbers_are_those_of_the_results(made):
     rows = read_csv(made / "report" / "tables" / "set-tasks-5-methods.csv")
     runs = [json.loads(path.read_text()) for path in made.glob("taer-*.json")]

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from taer.stream import Stream
 
 
-class Kind(StrEnum):
-    """The streams of ``taer.make_stream``; the test of this command compares them."""
-
-    online = "online"
-    blurry = "blurry"
-    si_blurry = "si-blurry"
-    recurring = "recurring"
-    long_tailed = "long-tailed"
-    long_tailed_ordered = "long-tailed-ordered"
-
-
 class Log(StrEnum):
     wandb = "wandb"
     tensorboard = "tensorboard"
@@ -56,10 +45,11 @@ TasksOption = Annotated[
     int | None, typer.Option(help="Number of tasks; with --first, the number after the first. [default: 10]")
 ]
 StreamOption = Annotated[
-    Kind | None,
+    str | None,
     typer.Option(
-        help="Another stream than tasks of disjoint classes: --tasks is then its number of sessions. Does not "
-        "combine with --first, --shots and --samples."
+        help="Another stream than tasks of disjoint classes: online, blurry, si-blurry, recurring, long-tailed or "
+        "long-tailed-ordered. blurry-N-M: N percent of the classes stay in one session, M percent of the samples of the "
+        "others do not. --tasks is then the number of sessions. Does not combine with --first, --shots and --samples."
     ),
 ]
 FirstOption = Annotated[int | None, typer.Option(help="Number of classes in the first task.")]
@@ -157,7 +147,17 @@ def about_streams(
     """What the summary says about the streams."""
     about: dict[str, Any] = {"tasks": len(streams[0]), "first": first, "shots": shots, "seeds": len(streams)}
     about |= {"order": order or "torch"} if samples is None else {"samples": str(samples)}
-    return about | {"kind": streams[0].kind}
+    about |= {"kind": streams[0].kind}
+    return about | ({"ratio": _ratio(streams[0])} if about["kind"].startswith("long-tailed") else {})
+
+
+def _ratio(stream: Stream) -> float:
+    """Training samples of the most frequent class, for one of the least frequent."""
+    import numpy as np
+
+    rows = [stream.train_rows(t) for t in range(len(stream))]
+    counts = np.unique(np.asarray(stream.features.train_y)[np.concatenate(rows)], return_counts=True)[1]
+    return float(counts.max() / counts.min())
 
 
 def _one_by_one(log: Log, jobs: int | None, engine: Engine) -> int:
@@ -187,7 +187,7 @@ def named_heads(methods: str) -> list[str]:
 
 def streams_of(
     data: FeatureSet,
-    stream: Kind | None,
+    stream: str | None,
     tasks: int | None,
     first: int | None,
     order: str | None,
@@ -228,15 +228,13 @@ def _streams(
     ]
 
 
-def _check_alone(kind: Kind | None, others: dict[str, Any]) -> None:
+def _check_alone(kind: str | None, others: dict[str, Any]) -> None:
     given = [option for option, value in others.items() if value is not None]
     if kind is not None and given:
         raise ValueError(f"--stream {kind} decides which samples come when; leave out {', '.join(given)}")
 
 
-def _streams_of_kind(
-    data: FeatureSet, kind: Kind, tasks: int | None, order: str | None, seeds: int
-) -> list[Stream]:
+def _streams_of_kind(data: FeatureSet, kind: str, tasks: int | None, order: str | None, seeds: int) -> list[Stream]:
     """One stream per seed, of a kind of ``taer.make_stream``."""
     from taer.stream.kinds import make_stream
 

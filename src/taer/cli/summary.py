@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from taer.features import FeatureSet
@@ -79,11 +79,11 @@ class _Summary:
     """The text of a table, for a terminal or for Markdown."""
 
     heading: str
-    note: str
-    header: list[str]
+    more: str  # a sentence about the stream
+    names: list[str]  # of the columns, as in the rows
     least: int  # columns that a narrow terminal shows too
     cells: list[list[str]]
-    unable: list[list[str]]  # a short row per head that cannot learn the stream
+    unable: list[str]  # heads that cannot learn the stream
 
     @classmethod
     def of(
@@ -92,74 +92,81 @@ class _Summary:
         from taer.heads import find_head
 
         runs = "1 run" if stream["seeds"] == 1 else f"{stream['seeds']} runs"
-        layout = _layout(stream)
-        guesses = any(find_head(row["method"]).card.guesses_task for row in rows)
-        metrics = [*layout.metrics, *["task_given"] * guesses]
-        names = [f"{_SHORT.get(name, name)} (%)" for name in metrics]
+        metrics, more, least = _layout(stream)
+        metrics = [*metrics, *["task_given"] * any(find_head(row["method"]).card.guesses_task for row in rows)]
+        names = ["method", *metrics, *_PLAIN, *more]
+        tail = "ratio" in stream
         return cls(
             f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
             f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {runs}",
-            _note(layout, guesses, bool(unable)),
-            ["method", *names, "seconds", "samples", "bytes"],
-            1 + min(len(metrics), layout.least),
-            [_cells(row, metrics) for row in rows],
-            [[name, UNABLE] for name in unable],
+            f"The most frequent class has {stream['ratio']:g} times the samples of the least frequent. "
+            if tail
+            else "",
+            names,
+            1 + min(len(metrics), least),
+            [[_cell(row, name) for name in names] for row in rows],
+            unable,
         )
 
+    def header(self, columns: int) -> list[str]:
+        return [_SHORT.get(name, name) + " (%)" * (name in _TOLD) for name in self.names[:columns]]
 
-class _Layout(NamedTuple):
-    """Which metrics a table of a stream has, and what they are."""
-
-    metrics: list[str]
-    note: str
-    least: int = 5  # metrics that a narrow terminal shows too
-
-
-_SHORT = {"task_given": "task given", "backward_transfer": "backward"}
+    def note(self, columns: int) -> str:
+        """What the first columns are."""
+        told = dict.fromkeys(_TOLD[name] for name in self.names[:columns] if name in _TOLD)
+        kept = "Samples, bytes: what a head keeps besides its weights (exemplars, statistics, penalties)."
+        shown = [*told, "±: standard deviation over runs.", *[kept] * ("samples" in self.names[:columns])]
+        return self.more + " ".join(shown)
 
 
-def _layout(stream: dict[str, Any]) -> _Layout:
+_PLAIN = {"seconds": ("seconds", ".2f"), "samples": ("memory_samples", ",.0f"), "bytes": ("memory_bytes", ",.0f")}
+_SHORT = {"task_given": "task given", "backward_transfer": "backward", "forward_transfer": "forward"}
+_PARTS = "base and new: on those of classes of the first and of later tasks."
+_TRANSFER = (
+    "Backward: mean over tasks of what changed since they were learned; forward: of the accuracy before they were."
+)
+_TOLD = {
+    "A_T": "A_T: mean over tasks of the accuracy after the last task.",
+    "last": "last: accuracy on all test samples at the end.",
+    "base": _PARTS,
+    "new": _PARTS,
+    "A_AUC": "A_AUC: area under the accuracy on the classes seen, over the training samples.",
+    "harmonic": "Harmonic: mean of the accuracies on the first task's classes and on later ones.",
+    "AIA": "AIA: mean over phases of the accuracy on all classes so far.",
+    "task_given": "Task given: accuracy after the last task if the task of each sample is known.",
+    "forgetting": "Forgetting: mean over tasks of what was lost since their best.",
+    "backward_transfer": _TRANSFER,
+    "forward_transfer": _TRANSFER,
+}
+
+
+def _layout(stream: dict[str, Any]) -> tuple[list[str], list[str], int]:
+    """The metrics of a stream, those that come last, and how many of the first a narrow terminal shows too."""
+    change = ["forgetting", "backward_transfer", "forward_transfer"]
     if stream["kind"] != "tasks":
-        return _Layout(
-            ["last", "AIA", "A_AUC", "forgetting", "backward_transfer", "harmonic"],
-            "last: accuracy on all test samples at the end. A_AUC: area under the accuracy on the classes seen, over the "
-            "training samples. Forgetting, backward: change of old tasks. Harmonic: mean of first and later classes.",
-            least=4,
-        )
+        return ["last", "A_AUC", "forgetting", "harmonic", "AIA", *change[1:]], [], 4
+    later = change if stream["tasks"] > 1 else []
     if stream["shots"] is not None or "samples" in stream:
-        return _Layout(
-            ["last", "base", "new", "AIA"],
-            "last: accuracy on all test samples after the last task; base and new: on those of classes of the first "
-            "and of later tasks.",
-        )
-    return _Layout(["A_T", "AIA"], "A_T: mean over tasks of the accuracy after the last task.")
+        return ["last", "base", "new", "AIA"], ["harmonic", *later], 5
+    return ["A_T", "AIA"], later, 5
 
 
-def _cells(row: dict[str, Any], metrics: list[str]) -> list[str]:
+def _cell(row: dict[str, Any], name: str) -> str:
     from taer.experiment import Spread
 
-    return [
-        row["label"],
-        *(str(Spread(**row[name])) for name in metrics),
-        f"{row['seconds']:.2f}",
-        f"{row['memory_samples']:,.0f}",
-        f"{row['memory_bytes']:,.0f}",
-    ]
-
-
-def _note(layout: _Layout, guesses: bool, unable: bool) -> str:
-    return (
-        f"{layout.note} AIA: mean over phases of the accuracy on all classes so far. ±: standard deviation over runs. "
-        f"{'Task given: accuracy after the last task if the task of each sample is known. ' * guesses}"
-        "Samples, bytes: what a head keeps besides its weights (exemplars, statistics, penalties)."
-        f"{f' –: the head {UNABLE}.' * unable}"
-    )
+    if name == "method":
+        return str(row["label"])
+    if name in _PLAIN:
+        of, form = _PLAIN[name]
+        return format(row[of], form)
+    return str(Spread(**row[name]))
 
 
 def _print_markdown(summary: _Summary) -> None:
     print(f"{summary.heading}\n")
-    width = len(summary.header)
-    for line in (summary.header, ["---"] + ["---:"] * (width - 1), *summary.cells, *summary.unable):
+    width = len(summary.names)
+    unable = [[name, UNABLE] for name in summary.unable]
+    for line in (summary.header(width), ["---"] + ["---:"] * (width - 1), *summary.cells, *unable):
         print(f"| {' | '.join(line + [''] * (width - len(line)))} |")
 
 
@@ -168,16 +175,17 @@ def _print_table(summary: _Summary, source: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, title=summary.heading, title_justify="left", caption_justify="left")
-    table.caption = f"{summary.note} {source}."
-    console, fits = Console(), len(summary.header)
-    widths = [max(map(len, column)) + 3 for column in zip(summary.header, *summary.cells, strict=True)]
+    console, fits = Console(), len(summary.names)
+    # One word of what a head needs in each of its first cells, so that no column becomes wider.
+    unable = [[name, *UNABLE.split()] for name in summary.unable]
+    lines = [summary.header(fits), *summary.cells, *(line + [""] * (fits - len(line)) for line in unable)]
+    widths = [max(map(len, column)) + 3 for column in zip(*lines, strict=True)]
     while sum(widths[:fits]) >= console.width and fits > summary.least:
         fits -= 1  # drop columns, which the other formats have, rather than cut the names of heads
-    for i, name in enumerate(summary.header[:fits]):
+    table = Table(box=SIMPLE_HEAD, title=summary.heading, title_justify="left", caption_justify="left")
+    table.caption = f"{summary.note(fits)} {source}."
+    for i, name in enumerate(lines[0][:fits]):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
-    for line in summary.cells:
+    for line in lines[1:]:
         table.add_row(*line[:fits])
-    for name, _ in summary.unable:
-        table.add_row(name, "–")
     console.print(table)

@@ -84,10 +84,21 @@ class Result(TypedDict):
     created: str
 
 
-def in_seed_order(result: Result) -> bool:
-    """Whether the classes arrived in the order that belongs to the seed of the run."""
-    order = tuple(label for task in result["tasks"] for label in task)
-    return order == _order(result["seed"], len(order))
+def order_of(result: Result) -> str:
+    """The order in which the classes arrived: ``torch`` (that of the seed), ``natural`` (by number) or ``given``."""
+    classes = sorted(label for task in result["tasks"] for label in task)
+    orders = {"torch": _order(result["seed"], len(classes)), "natural": tuple(classes)}
+    return next((name for name, order in orders.items() if _arrived(result, order)), "given")
+
+
+def _arrived(result: Result, order: tuple[int, ...]) -> bool:
+    """Whether the classes arrived in this order: on a blurry stream, within each session."""
+    together = tuple(label for task in result["tasks"] for label in task)
+    if "blurry" not in result["stream"]:
+        return together == order
+    place = {label: at for at, label in enumerate(order)}
+    places = [[place.get(label, len(place)) for label in task] for task in result["tasks"]]
+    return together == order or (max(map(len, places)) > 1 and all(one == sorted(one) for one in places))
 
 
 @cache
@@ -182,6 +193,7 @@ def _summary(alike: Alike) -> dict[str, Any]:
         "AIA": _percent(result["AIA"] for result in group),
         **{name: _percent(_found(result[name] for result in group)) for name in (*FEW_SHOT, *CONTINUAL)},  # type: ignore[literal-required]
         "task_given": _percent(task_given(result) for result in group),
+        "class_accuracy": {name: _percent(values) for name, values in by_class(group).items()},
         "ECE": _percent(result["ece"][-1] for result in group),
         "novelty_AUROC": _percent(_found(mean_auroc(result) for result in group)),
         "coverage": _percent(result["coverage"][-1] for result in group),
@@ -190,6 +202,15 @@ def _summary(alike: Alike) -> dict[str, Any]:
         "memory_samples": float(np.mean([result["memory_samples"] for result in group])),
         "memory_bytes": float(np.mean([result["memory_bytes"] for result in group])),
     }
+
+
+def by_class(results: Iterable[Result]) -> dict[str, list[float]]:
+    """The accuracy of each class after the last task, in some runs."""
+    found: dict[str, list[float]] = {}
+    for result in results:
+        for name, accuracy in zip(result["classes"], result["class_accuracy"], strict=True):
+            found.setdefault(name, []).append(accuracy)
+    return found
 
 
 class Alike(NamedTuple):

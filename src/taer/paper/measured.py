@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from taer.experiment import Result, in_seed_order
+from taer.experiment import Result, order_of
 from taer.paper import Cell, Experiment, Trial, trial_key
 from taer.report.tables import Number
 
@@ -15,7 +15,7 @@ class Library:
     def __init__(self, results: Iterable[Result]) -> None:
         self._by_key: dict[str, dict[int, Result]] = {}
         for result in results:
-            if result["rows"] is not None or in_seed_order(result):  # the rows determine the classes, too
+            if result["rows"] is not None or order_of(result) == "torch":  # the rows determine the classes, too
                 self._by_key.setdefault(result_key(result), {})[result["seed"]] = result
 
     def __getitem__(self, trial: Trial) -> list[Result]:

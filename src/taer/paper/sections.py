@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.experiment import Result, in_seed_order
+from taer.experiment import Result, order_of
 from taer.paper import ELSEWHERE, NAMES, Cell, Experiment, experiment, variants
 from taer.paper.features import extract_command
 from taer.paper.measured import Library, number, result_key
@@ -43,7 +43,7 @@ def _sections(results: dict[str, list[Result]]) -> list[Section]:
 
 
 def _published(result: Result, metric: str) -> float | None:
-    return _published_numbers().get((result_key(result), metric)) if in_seed_order(result) else None
+    return _published_numbers().get((result_key(result), metric)) if order_of(result) == "torch" else None
 
 
 @cache

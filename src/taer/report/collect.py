@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from taer.experiment import Result, grouped, in_seed_order, params_of
+from taer.experiment import Result, grouped, order_of, params_of
 from taer.heads import HEADS, Head
 
 
@@ -128,11 +128,7 @@ def _number(word: str) -> float:
 
 def _settings(result: Result) -> dict[str, Any]:
     """The parameters, and the kind of class order: by seed, natural, or given."""
-    if result["stream"] != "tasks":
-        return params_of(result) | {"order": "torch"}
-    order = [label for task in result["tasks"] for label in task]
-    fixed = "natural" if order == sorted(order) else "given"
-    return params_of(result) | {"order": "torch" if in_seed_order(result) else fixed}
+    return params_of(result) | {"order": order_of(result)}
 
 
 def _sampling(result: Result) -> str:

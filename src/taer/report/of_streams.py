@@ -7,7 +7,7 @@ from shlex import quote
 
 import numpy as np
 
-from taer.experiment import CONTINUAL, Result, in_seed_order, mean_auroc, task_given
+from taer.experiment import CONTINUAL, Result, by_class, mean_auroc, task_given
 from taer.features import load_features
 from taer.report.blocks import Block, Listing, Section, confusion_block
 from taer.report.collect import Group, Setting, known_head
@@ -29,6 +29,7 @@ def stream_section(setting: Setting, folded: bool, published: Published) -> Sect
             f"Confusion matrices, {setting.title}",
             [(label(group), group.results[0]) for group in setting.groups],
         ),
+        _by_class(setting),
         *_again(setting),
     ]
     return Section(setting.name, setting.title, "", blocks, folded)
@@ -157,15 +158,24 @@ def _accuracies(setting: Setting) -> Picture:
     return matrices(f"{setting.name}-accuracies", title, note, panels, ("k", "t"), gamma=1)
 
 
+def _by_class(setting: Setting) -> Table:
+    found = [by_class(group.results) for group in setting.groups]
+    names = dict.fromkeys(name for one in found for name in one)
+    rows: list[list[Value]] = [
+        [name, *(_measured(one[name]) if name in one else "" for one in found)]
+        for name in sorted(names, key=lambda name: np.mean([x for one in found for x in one.get(name, [])]))
+    ]
+    columns = [("", name) for name in ("Class", *(f"{label(group)} (%)" for group in setting.groups))]
+    note = "Accuracy on the test samples of each class after the last task, the hardest classes first."
+    return Table(f"{setting.name}-classes", f"By class, {setting.title}", note, columns, rows)
+
+
 def _again(setting: Setting) -> list[Block]:
     """Commands, class orders and versions, so that anyone can repeat the runs."""
     results = [run for group in setting.groups for run in group.results]
-    orders = {
-        (run["seed"] if in_seed_order(run) else "given"): " | ".join(
-            " ".join(map(str, task)) for task in run["tasks"]
-        )
-        for run in results
-    }
+    seeds: dict[str, set[int]] = {}
+    for run in results:
+        seeds.setdefault(" | ".join(" ".join(map(str, task)) for task in run["tasks"]), set()).add(run["seed"])
     meta = results[0]["meta"] | {"fingerprint": results[0]["features"]}
     versions = dict.fromkeys(", ".join(f"{k} {v}" for k, v in run["versions"].items()) for run in results)
     return [
@@ -173,7 +183,10 @@ def _again(setting: Setting) -> list[Block]:
             "To run it again (FEATURES: the file with the fingerprint below)",
             [_command(setting, group) for group in setting.groups],
         ),
-        Listing("Class orders (task | task | …) by seed", [f"{seed}: {order}" for seed, order in orders.items()]),
+        Listing(
+            "Class orders (task | task | …) by seed",
+            [f"{', '.join(map(str, sorted(of)))}: {order}" for order, of in seeds.items()],
+        ),
         Listing("Features", [f"{key}: {value}" for key, value in meta.items()]),
         Listing("Versions", [f"{one}" for one in versions]),
     ]
@@ -195,11 +208,11 @@ def _command(setting: Setting, group: Group) -> str:
 def _stream_options(setting: Setting, group: Group) -> str:
     """The options of ``taer run`` that make the stream of a group."""
     run, tasks = group.results[0], len(setting.sizes)
+    order = {"torch": "", "natural": " --order natural"}.get(group.params["order"], " --order FILE")
     if run["stream"] != "tasks":
-        return f"--tasks {tasks} --stream {run['stream']}"
+        return f"--tasks {tasks} --stream {run['stream']}{order}"
     if setting.sampling and run["shots"] is None:
         return "--samples FILE"
     first = "" if len(set(setting.sizes)) == 1 else f" --first {setting.sizes[0]}"
-    order = {"torch": "", "natural": " --order natural"}.get(group.params["order"], " --order FILE")
     drawn = "" if run["shots"] is None else f" --shots {run['shots']}"
     return f"--tasks {tasks - bool(first)}{first}{order}{drawn}"

@@ -6,15 +6,17 @@ session brings at least one new class, so that metrics per task are defined as o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from taer.features import FeatureSet
 from taer.stream import Stream, class_order, sample_stream
 
-BATCH = 10  # samples of an online stream that arrive at once
-DISJOINT, BLURRED = 50, 10  # percent: classes that stay in one session, and samples of the others that do not
+BATCH = 10  # samples that arrive at once, on streams without boundaries
+BLURRED = (50, 10)  # percent: classes that stay in one session, and samples of the others that do not
 RATIO = 100  # of the most and the least frequent class of a long-tailed stream
 
 
@@ -27,13 +29,13 @@ def make_stream(
     ----------
     features : FeatureSet
     kind : {'online', 'blurry', 'si-blurry', 'recurring', 'long-tailed', 'long-tailed-ordered'}
-        ``online``: sessions of disjoint classes, in batches of 10 samples that are seen once; the boundaries between
-        sessions are not marked. ``blurry`` (i-Blurry-50-10, Koh et al., 2022): half of the classes stay in one session;
-        of the samples of the others, a tenth is spread over all sessions. ``si-blurry`` (Moon et al., 2023): the same, but
-        sessions have random numbers of new classes and of spread samples. ``recurring``: half of the samples of a class
-        come in its own session, the others in equal parts in all later ones. ``long-tailed``: the number of samples of
-        a class decreases exponentially to a hundredth, in random order; ``long-tailed-ordered``: the frequent classes
-        come first (Liu et al., 2022).
+        ``online``: sessions of disjoint classes. ``blurry`` (i-Blurry, Koh et al., 2022): half of the classes stay in one
+        session; of the samples of the others, a tenth is spread over all sessions. Other percentages are part of the name:
+        ``blurry-30-20``. ``si-blurry`` (Moon et al., 2023): the same, but sessions have random numbers of new classes and
+        of spread samples. On these three, samples come once, in batches of 10, and the boundaries between sessions are not
+        marked. ``recurring``: half of the samples of a class come in its own session, the others in equal parts in all
+        later ones. ``long-tailed``: the number of samples of a class decreases exponentially to a hundredth (to one, of
+        fewer than 100), in random order; ``long-tailed-ordered``: the frequent classes come first (Liu et al., 2022).
     sessions : int
         Number of sessions.
     order : int, str or sequence of int
@@ -48,23 +50,39 @@ def make_stream(
     >>> [len(new) for new in stream.tasks], [len(stream.classes_of(t)) for t in range(5)]
     ([20, 20, 20, 20, 20], [20, 40, 60, 80, 100])
     """
-    if kind not in KINDS:
-        raise ValueError(f"unknown stream {kind!r}; there are {', '.join(KINDS)}")
+    name, sessions_of = _named(kind)
     if sessions < 1:
         raise ValueError(f"a stream needs at least one session, got {sessions}")
     arriving, labels = class_order(order, len(features.classes)), np.asarray(features.train_y)
     if sessions > len(arriving):
         raise ValueError(f"{len(arriving)} classes are too few for {sessions} sessions, each with a new class")
     rng = np.random.default_rng([seed, 32])
-    rows = [rng.permutation(session).tolist() for session in KINDS[kind](arriving, labels, sessions, rng)]
-    return sample_stream(features, rows, kind=kind, batch=BATCH if kind == "online" else None, order=arriving)
+    rows = [rng.permutation(session).tolist() for session in sessions_of(arriving, labels, sessions, rng)]
+    unmarked = name == "online" or "blurry" in name
+    return sample_stream(features, rows, kind=name, batch=BATCH if unmarked else None, order=arriving)
+
+
+def _named(kind: str) -> tuple[str, Callable[..., list[np.ndarray]]]:
+    """The whole name of a kind, with its percentages, and what makes its sessions."""
+    if match := re.fullmatch(r"(blurry|si-blurry)(?:-([0-9]{1,3})-([0-9]{1,3}))?", kind):
+        name, *given = match.groups()
+        disjoint, blurred = BLURRED if given[0] is None else (int(given[0]), int(given[1]))
+        if not 1 <= disjoint <= 100 or blurred > 100:
+            raise ValueError(
+                f"{kind}: expected {name}-N-M with 1 … 100 percent of classes that stay in one session (N) and 0 … 100 "
+                "percent of the samples of the others that do not (M)"
+            )
+        return f"{name}-{disjoint}-{blurred}", partial(KINDS[name], disjoint, blurred)
+    if kind not in KINDS:
+        raise ValueError(f"unknown stream {kind!r}; there are {', '.join(KINDS)}, blurry-N-M and si-blurry-N-M")
+    return kind, KINDS[kind]
 
 
 def _groups(arriving: Sequence[int], sessions: int) -> list[list[int]]:
     return [part.tolist() for part in np.array_split(np.array(arriving), sessions)]
 
 
-def _samples(labels: np.ndarray, classes: Sequence[int]) -> np.ndarray:
+def _samples(labels: np.ndarray, classes: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.isin(labels, classes))
 
 
@@ -72,53 +90,62 @@ def _online(arriving: list[int], labels: np.ndarray, sessions: int, rng: np.rand
     return [_samples(labels, group) for group in _groups(arriving, sessions)]
 
 
-def _blurry(arriving: list[int], labels: np.ndarray, sessions: int, rng: np.random.Generator) -> list[np.ndarray]:
-    disjoint, blurry = _divided(arriving, sessions)
-    return _blurred(labels, _groups(disjoint, sessions), _groups(blurry, sessions), [1 / sessions] * sessions, rng)
+def _blurry(
+    disjoint: int, blurred: int, arriving: list[int], labels: np.ndarray, sessions: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    still, others = _divided(disjoint, arriving, sessions)
+    own, home = _rows_of(labels, _groups(still, sessions)), _rows_of(labels, _groups(others, sessions))
+    leaving = [len(rows) * blurred // 100 for rows in home]
+    coming = [len(part) for part in np.array_split(np.arange(sum(leaving)), sessions)]
+    return _exchanged(own, home, leaving, coming, rng)
 
 
 def _si_blurry(
-    arriving: list[int], labels: np.ndarray, sessions: int, rng: np.random.Generator
+    disjoint: int, blurred: int, arriving: list[int], labels: np.ndarray, sessions: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    disjoint, blurry = _divided(arriving, sessions)
-    cuts = np.sort(rng.choice(np.arange(1, len(disjoint)), sessions - 1, replace=False))  # at least one class each
-    slices = [part.tolist() for part in np.split(np.array(disjoint), cuts)]
-    shares = np.diff(np.concatenate([[0.0], np.sort(rng.random(sessions - 1)), [1.0]]))
-    return _blurred(labels, slices, _groups(blurry, sessions), shares.tolist(), rng)
+    """As the authors' sampler: classes of both sorts are cut at random, and as many samples leave a session as come."""
+    still, others = _divided(disjoint, arriving, sessions)
+    cuts = np.sort(rng.choice(np.arange(1, len(still)), sessions - 1, replace=False))  # at least one class each
+    own = _rows_of(labels, np.split(np.array(still), cuts))
+    cuts = np.sort(rng.integers(0, len(others) + 1, sessions - 1))
+    home = _rows_of(labels, np.split(np.array(others, np.int64), cuts))
+    spread = sum(map(len, home)) * blurred // 100
+    ends = np.concatenate([[0], np.sort(rng.integers(0, spread + 1, sessions - 1)), [spread]])
+    coming = np.diff(ends).tolist()
+    leaving = [min(number, len(rows)) for number, rows in zip(coming, home, strict=True)]
+    return _exchanged(own, home, leaving, coming, rng)
 
 
-def _divided(arriving: list[int], sessions: int) -> tuple[list[int], list[int]]:
-    """Classes that stay in one session, the same number in each, and the others."""
-    number = len(arriving) * DISJOINT // 100 // sessions * sessions
-    if not number:
+def _divided(disjoint: int, arriving: list[int], sessions: int) -> tuple[list[int], list[int]]:
+    """Classes that stay in one session, a multiple of the number of sessions, and the others."""
+    number = len(arriving) * disjoint // 100
+    if number < sessions:
         raise ValueError(
-            f"half of the {len(arriving)} classes are too few for {sessions} sessions of a blurry stream, each with a "
-            f"class of its own; take at most {len(arriving) * DISJOINT // 100} sessions"
+            f"{disjoint} % of the {len(arriving)} classes are too few for {sessions} sessions of a blurry stream, each "
+            f"with a class of its own; take at most {number} sessions"
         )
+    number = number // sessions * sessions
     return arriving[:number], arriving[number:]
 
 
-def _blurred(
-    labels: np.ndarray,
-    disjoint: list[list[int]],
-    blurry: list[list[int]],
-    shares: list[float],
+def _rows_of(labels: np.ndarray, groups: Sequence[Sequence[int] | np.ndarray]) -> list[np.ndarray]:
+    return [_samples(labels, group) for group in groups]
+
+
+def _exchanged(
+    own: list[np.ndarray],
+    home: list[np.ndarray],
+    leaving: list[int],
+    coming: list[int],
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Samples of disjoint classes where these are, and of blurry ones too, except for those that are spread by share."""
-    own, spread = [], []
-    for group in blurry:
-        for label in group:
-            rows = rng.permutation(_samples(labels, [label]))
-            leaving = len(rows) * BLURRED // 100
-            spread.append(rows[:leaving])
-        own.append(_samples(labels, group))
-    leaving_rows = rng.permutation(np.concatenate([*spread, np.empty(0, np.int64)]).astype(np.int64))
-    ends = np.round(np.cumsum(shares) * len(leaving_rows)).astype(int)[:-1]
-    parts = np.split(leaving_rows, ends)
+    """Sessions of which some samples ``leave`` their home; these are mixed, and some of them ``come`` to each session."""
+    mixed = [rng.permutation(rows) for rows in home]
+    pool = rng.permutation(np.concatenate([rows[:number] for rows, number in zip(mixed, leaving, strict=True)]))
+    parts = np.split(pool, np.cumsum(coming)[:-1])
     return [
-        np.concatenate([_samples(labels, still), np.setdiff1d(home, leaving_rows), part])
-        for still, home, part in zip(disjoint, own, parts, strict=True)
+        np.concatenate([still, rows[number:], part])
+        for still, rows, number, part in zip(own, mixed, leaving, parts, strict=True)
     ]
 
 
@@ -161,7 +188,7 @@ def _tail(
     return [np.concatenate([kept[label] for label in group]) for group in _groups(arriving, sessions)]
 
 
-KINDS: dict[str, Callable[[list[int], np.ndarray, int, np.random.Generator], list[np.ndarray]]] = {
+KINDS: dict[str, Callable[..., list[np.ndarray]]] = {
     "online": _online,
     "blurry": _blurry,
     "si-blurry": _si_blurry,
