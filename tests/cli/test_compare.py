@@ -67,6 +67,23 @@ def test_one_label_per_sample_is_expected(versions, tmp_path):
         compare(head, head, X, y[:-1])
 
 
+def test_texts_are_shown_and_few_comparisons_have_no_interval(cli, backbones, tmp_path):
+    rows = ["aab,a", "aaab,a", "bba,b", "bbba,b"]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    (tmp_path / "u.csv").write_text(
+        "\n".join(["text,label", *(f"{row[:-1]}{'ba'[row[-1] == 'b']}" for row in rows)]) + "\n"
+    )
+    for table in "tu":
+        assert cli("fit", f"{table}.csv", "--backbone", "letters", "--out", table)[0] == 0
+    code, out, err = cli("compare", "t", "u", "t.csv")
+    assert (code, err) == (0, "")
+    assert "change" not in out
+    assert "fewer than 30 comparisons decide nothing" in out
+    assert "\naab\ta\ta\tb\n" in out
+    shown = json.loads(cli("compare", "t", "u", "t.csv", "--format", "json")[1])["differing"][0]
+    assert (shown["input"], shown["text"]) == ("t.csv row 1", "aab")
+
+
 def test_the_part_of_a_table_that_fit_held_out_is_compared(cli, backbones, tmp_path):
     texts = ["a" * n + "b" for n in range(1, 21)] + ["b" * n + "a" for n in range(1, 21)]
     rows = [f"{text},{text[0]}" for text in texts]

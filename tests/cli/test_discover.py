@@ -48,7 +48,10 @@ def test_groups_are_written_named_and_taught(cli, tickets, tmp_path, suffix):
     code, _, err = cli("learn", "head", "--from-discovery", file.name)
     assert code == 2
     assert "no group has a name" in err
+    assert cli("discover", "head", "pool.csv", "--out", file.name)[0] == 0  # nothing is lost
     name(file, {group["group"]: letters[0] for group, letters in zip(groups, rows, strict=True)})
+    code, _, err = cli("discover", "head", "pool.csv", "--out", file.name)
+    assert (code, err) == (2, f"taer: {file.name}: exists, and 2 groups there have a name; name another file\n")
     code, out, err = cli("learn", "head", "--from-discovery", file.name)
     assert code == 0, err
     assert taer.load(tmp_path / "head").classes_.tolist() == list("acefg")
@@ -103,6 +106,26 @@ def test_features_are_a_pool_and_mistakes_are_named(cli, tmp_path):
     ]:
         code, _, err = cli(*arguments)
         assert (code, message in err) == (2, True), err
+
+
+def test_without_groups_it_is_said_why(cli, tmp_path):
+    X, y = blobs(12, 20)
+    taer.Bayes().fit(X[y < 9], y[y < 9]).save(tmp_path / "head")
+    pool = np.concatenate([X[y < 9][:50], X[y == 9][:3]])
+    np.save(tmp_path / "pool.npy", pool.astype(np.float32))
+    code, out, err = cli("discover", "head", "pool.npy", "--out", "groups.json")
+    assert (code, err) == (0, "")
+    found = taer.load(tmp_path / "head").discover(pool.astype(np.float32))
+    assert found.known.sum() + found.too_few + found.scattered == len(pool)
+    assert found.known.sum() >= 45
+    assert found.too_few >= 3
+    assert (
+        f"no group is proposed: of 53 samples, {found.known.sum()} in groups that look known, {found.too_few} in groups "
+        "that are of fewer than four distinct samples"
+    ) in out
+    assert out.endswith("; with 9 classes the head knows little of how classes differ: teach it more\n")
+    code, _, err = cli("learn", "head", "--from-discovery", "groups.json")
+    assert (code, err) == (2, "taer: groups.json: proposes no groups, so there is nothing to teach\n")
 
 
 def test_a_head_without_a_prior_cannot_discover(cli, tmp_path):

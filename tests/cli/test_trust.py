@@ -42,6 +42,10 @@ def test_a_threshold_is_found_kept_and_used(cli, labeled, tmp_path):
     assert 0.2 < coverage < 1
     assert out.startswith(f"h: {100 * coverage:.1f} % need no person; at most 10 % of these answers are wrong")
     assert f"\n10 %            {100 * coverage:.1f} %  (promised)\n" in out
+    others = cli("automate", "h", "x.safetensors", "--errors-at-most", "0.2", "--confidence", "0.9", "--out", "g")[
+        1
+    ]
+    assert others.replace("  (promised)", "").split("\n\n")[1:] == out.replace("  (promised)", "").split("\n\n")[1:]
     alone = head.automatic(X)
     assert alone.mean() == coverage
     assert f"{100 * coverage:.1f} % of the held-out samples: at most 10 % wrong" in cli("info", "h")[1]
@@ -145,12 +149,26 @@ def test_an_answer_is_explained(cli, labeled, tmp_path):
     assert ": kept sample " in cli("explain", "r", "x.safetensors", "--rows", "1")[1]
 
 
+def test_texts_are_shown_in_place_of_their_rows(cli, backbones, tmp_path):
+    long = "a" * 45
+    texts = [*("a" * n + "b" for n in range(1, 21)), *("b" * n + "a" for n in range(1, 21)), long]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *(f"{text},{text[0]}" for text in texts)]) + "\n")
+    assert cli("fit", "t.csv", "--backbone", "letters", "--out", "h")[0] == 0
+    code, out, err = cli("explain", "h", "t.csv", "--rows", "2,41", "--examples", "t.csv", "--count", "1")
+    assert (code, err) == (0, "")
+    assert out.startswith("aab: a (")
+    assert "\nnearest examples of a: aab (0.00)\n" in out
+    assert f"\n{'a' * 39}…: a (" in out
+    shown = json.loads(cli("explain", "h", "t.csv", "--rows", "41", "--format", "json")[1])
+    assert (shown["input"], shown["text"]) == ("t.csv row 41", long)
+
+
 def test_mistakes_of_explain_are_told(cli, labeled):
     cli("fit", "x.safetensors", "--out", "h")
     for arguments, message in (
         (("--rows", "0"), "--rows 0: expected numbers from 1 on, separated by commas, such as 3,17"),
         (("--rows", "3,501"), "--rows: there is no sample 501, only 500 samples"),
-        (("--format", "csv"), "--format csv: an explanation has no columns; use json"),
+        (("--format", "csv"), "Invalid value for '--format': Value error, 'csv' is not one of 'text', 'json'."),
     ):
         code, _, err = cli("explain", "h", "x.safetensors", *arguments)
         assert (code, err) == (2, f"taer: {message}\n")

@@ -152,6 +152,17 @@ def test_ties_are_answered_together_or_not_at_all():
     assert (nothing.coverage, nothing.curve, nothing.best) == (0, (), None)
 
 
+def test_all_answers_are_promised_in_words(halves, head):
+    _, (X, y) = halves
+    found = head.automate(X, head.predict(X), errors=0.05)  # every answer is right
+    assert found.coverage == 1 - found.unknown / found.samples
+    assert (
+        " need no person; at most 5 % of these answers are wrong, with a confidence of 95 %: all that are not unk"
+        in (repr(found))
+    )
+    assert "a probability above 0." in repr(head.automate(X, y, errors=0.05))
+
+
 def test_bad_input_changes_nothing(halves, head):
     _, (X, y) = halves
     before = head.automate(X, y, errors=0.05)
@@ -166,7 +177,6 @@ def test_bad_input_changes_nothing(halves, head):
         ((X, y), {"confidence": 1.0}, "confidence must be above 0 and below 1, got 1.0"),
         ((X, y), {"errors": 0}, "errors must be above 0 and below 1, got 0"),
         ((X[:, 1:], y), {}, "features"),
-        ((), {}, r"Bayes keeps too little of its own samples to promise anything: automate\(X, y\) needs held-out"),
     ):
         with pytest.raises(ValueError, match=message):
             head.automate(*arguments, **({"errors": 0.05} | options))

@@ -94,6 +94,13 @@ def test_scattered_samples_are_not_proposed(bayes):
     found = bayes.discover(np.concatenate([X, noise]))
     assert len(found.groups) == 2
     assert (found.labels[len(X) :] >= 0).mean() < 0.1
+    assert found.too_few + found.scattered + found.known.sum() == (found.labels < 0).sum()
+
+
+def test_what_is_left_out_is_counted(bayes):
+    spread = np.random.default_rng(12).normal(size=(40, WIDTH))
+    found = bayes.discover(np.concatenate([centers()[13] + 1.5 * spread, centers()[14] + spread[:3]]))
+    assert (found.groups, found.scattered, found.too_few, found.known.sum()) == ([], 40, 3, 0)
 
 
 def test_a_group_is_a_class_up_to_a_limit_of_its_scatter(bayes):

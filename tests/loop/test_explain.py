@@ -99,6 +99,11 @@ def test_one_class_and_no_threshold():
     assert str(found).startswith("0 (100.0 %)")
 
 
+def test_one_row_needs_no_second_dimension(head, samples):
+    asked = samples[2]
+    assert head.explain(asked[3]) == head.explain(asked[3].tolist()) == head.explain(asked[3:4])
+
+
 def test_bad_input_is_refused(head, samples):
     X, y, asked = samples
     for arguments, message in (

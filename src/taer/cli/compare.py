@@ -14,7 +14,7 @@ from taer.cli.app import LOOP, app
 from taer.cli.audit import Report
 from taer.cli.examples import ExamplesArgument, Reading, read_examples, reads_examples
 from taer.cli.models import held_out_part
-from taer.cli.wording import counted
+from taer.cli.wording import counted, short
 
 if TYPE_CHECKING:
     from taer.loop.compare import Comparison
@@ -52,11 +52,14 @@ def compare(
     found = compared(before, after, X, labels)
     names = read.test if len(read.data.test_y) else read.train
     if format is Report.text:
-        _print(found, names, len(labels), count)
+        _print(
+            found, [short(read.texts[name]) if name in read.texts else name for name in names], len(labels), count
+        )
         return
     shown = {**asdict(found), "not_worse": found.not_worse}
     for difference in shown["differing"]:
-        difference["input"] = names[difference.pop("row")]
+        name = difference["input"] = names[difference.pop("row")]
+        difference |= {"text": read.texts[name]} if name in read.texts else {}
     print(json.dumps(shown, ensure_ascii=False))
 
 

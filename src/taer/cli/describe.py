@@ -50,5 +50,6 @@ def describe(
     head.describe(dict(zip(labels, reader.extractor.transform(columns[text_column]), strict=True)))
     head.save(out or model)
     learned = f"{counted(len(head.classes_) - known, 'class', 'es')} added"
-    worth = getattr(head, "description_examples_", 1.0)
-    print(f"{out or model}: {learned}, {len(head.classes_)} in all; a description counts as {worth:.1f} examples")
+    worth = f"{getattr(head, 'description_examples_', 1.0):.2g}"
+    examples = "1 example" if worth == "1" else f"{worth} examples"
+    print(f"{out or model}: {learned}, {len(head.classes_)} in all; a description counts as {examples}")

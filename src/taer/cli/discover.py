@@ -15,13 +15,13 @@ from taer.cli.examples import BackboneOption, TextColumn, Weights
 from taer.cli.inputs import Reader
 from taer.cli.pool import LoopModel, Pool, PoolArgument, read_pool
 from taer.cli.progress import stage
-from taer.cli.wording import counted
+from taer.cli.wording import counted, short
 
 if TYPE_CHECKING:
     from taer.heads import Head
     from taer.loop.discover import Discovery
 
-_WIDE = 40  # characters of a sample in the table
+_FEW = 20  # classes below which a head knows little of others
 _SUFFIXES = (".json", ".csv")
 _SAMPLES = ("typical 1", "typical 2", "typical 3")
 _COLUMNS = ("group", "name", "size", "distinct", "sure", "words", *_SAMPLES, "pool", "samples", "rows")
@@ -72,17 +72,39 @@ def discover(
     check_verb(head, "discover", model)
     if out is not None and out.suffix not in _SUFFIXES:
         raise ValueError(f"--out {out}: expected a name that ends in {' or '.join(_SUFFIXES)}")
-    if out is not None and out.exists() and not _is_discovery(out):
-        raise ValueError(f"{out}: exists and is not an earlier discovery; name another file")
+    if out is not None and out.exists():
+        _check_unnamed(out)
     samples = read_pool(Reader(head, backbone, weights, text_column), pool)
     X = samples.features()
     with stage(f"comparing {counted(len(samples), 'sample')}"):
         found = head.discover(X)
     proposals = Proposals(pool, len(samples), _proposals(found, samples))
     _print(found, proposals)
+    if not found.groups:
+        print(_nothing_found(found, len(head.classes_)))
     if out is not None:
         _write(out, proposals)
+    if out is not None and found.groups:
         print(f"{out}: give names to groups there, then 'taer learn {model} --from-discovery {out}'")
+
+
+def _nothing_found(found: Discovery, n_classes: int) -> str:
+    """Why nothing is proposed."""
+    reasons = [
+        f"{number} in groups that {why}"
+        for number, why in (
+            (int(found.known.sum()), "look known"),
+            (found.too_few, "are of fewer than four distinct samples"),
+            (found.scattered, "are more scattered than a class"),
+        )
+        if number
+    ]
+    hint = ""
+    if n_classes < _FEW:
+        hint = (
+            f"; with {counted(n_classes, 'class', 'es')} the head knows little of how classes differ: teach it more"
+        )
+    return f"no group is proposed: of {counted(len(found.labels), 'sample')}, {', '.join(reasons)}{hint}"
 
 
 def check_verb(head: Head, verb: str, model: Path) -> None:
@@ -134,16 +156,11 @@ def _print(found: Discovery, proposals: Proposals) -> None:
         box=SIMPLE_HEAD,
     )
     for group in proposals.groups:
-        typical = "\n".join(_short(text) for text in group.typical)
+        typical = "\n".join(short(text) for text in group.typical)
         numbers = (str(group.group), str(group.size), str(group.distinct), f"{group.sure:.2f}")
         table.add_row(*numbers, ", ".join(group.words), typical)
     console = Console(markup=False, highlight=False)
     console.print(table)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
 
 
 def _write(out: Path, proposals: Proposals) -> None:
@@ -170,12 +187,17 @@ def _write(out: Path, proposals: Proposals) -> None:
                 table.writerow([*row, proposals.pool, proposals.samples, " ".join(map(str, group.rows))])
 
 
-def _is_discovery(path: Path) -> bool:
+def _check_unnamed(path: Path) -> None:
+    """Raise unless a file is an earlier discovery in which the user has named nothing."""
     try:
-        _read(path)
+        named = sum(bool(group.name.strip()) for group in _read(path).groups)
     except ValueError:
-        return False
-    return True
+        raise ValueError(f"{path}: exists and is not an earlier discovery; name another file") from None
+    if named:
+        raise ValueError(
+            f"{path}: exists, and {counted(named, 'group')} there {'have' if named > 1 else 'has'} a name; "
+            "name another file"
+        )
 
 
 def _read(path: Path) -> Proposals:
@@ -206,6 +228,8 @@ def named_samples(path: Path, reader: Reader) -> tuple[Any, list[str]]:
         raise ValueError(f"--from-discovery {path}: no such file")
     proposals = _read(path)
     named = [group for group in proposals.groups if group.name.strip()]
+    if not proposals.groups:
+        raise ValueError(f"{path}: proposes no groups, so there is nothing to teach")
     if not named:
         raise ValueError(f'{path}: no group has a name; write names into it, such as "name": "refunds"')
     pool = read_pool(reader, proposals.pool)

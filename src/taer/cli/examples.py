@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -95,11 +95,12 @@ def reads_examples(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Examples:
-    """Labeled samples, and the name of each: its image, or its row in a table."""
+    """Labeled samples, and the name of each: its image, or its row in a table; and the texts of a table by name."""
 
     data: FeatureSet
     train: Sequence[str]
     test: Sequence[str]
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_examples(place: str, head: Head, how: Reading, rows: str | None = None) -> Examples:
@@ -161,9 +162,14 @@ def _extracted(place: str, head: Head, how: Reading, rows: str | None) -> Exampl
     if rows is not None:
         chosen = rows_named(rows, train, test, place)
         source, train, test = some_for_training(source, chosen), [train[row] for row in chosen], []
+    texts = {}
+    if source.kind == "text":
+        texts = {
+            part.where(row): part.read(row) for part in (source.train, source.test) for row in range(len(part))
+        }
     with counting(f"extracting with {model.name}") as show:
         try:
-            return Examples(encoded(source, model, show), train, test)
+            return Examples(encoded(source, model, show), train, test, texts)
         except ValueError as error:
             message = str(error).partition(", or leave such items out")[0]  # which only 'taer extract' can
             raise ValueError(message) from None

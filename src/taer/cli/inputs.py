@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -31,17 +31,19 @@ _FEATURES = (".safetensors", ".npz", ".npy", ".parquet")
 
 @dataclass(frozen=True)
 class Samples:
-    """Features of some samples, the names to print for them, and their true classes if known."""
+    """Features of some samples, the names to print for them, their true classes if known, and the texts of a table."""
 
     names: Sequence[str]
     X: np.ndarray | Rows
     truth: Sequence[str] | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)  # by name
 
     def parts(self) -> Iterator[Samples]:
         """The same samples in batches small enough to fit into memory with their predictions."""
         for at in range(0, len(self.names), _ROWS):
             rows = slice(at, at + _ROWS)
-            yield Samples(self.names[rows], self.X[rows], None if self.truth is None else self.truth[rows])
+            truth = None if self.truth is None else self.truth[rows]
+            yield Samples(self.names[rows], self.X[rows], truth, self.texts)
 
 
 def backbone_of(head: Head) -> str:
@@ -159,7 +161,8 @@ class Reader:
                     f"{batch[0][0]!r}: neither a file nor a folder, and the head reads {self.extractor.kind}s"
                 )
             self.check_kind(kind, batch[0][0])
-            yield Samples([name for name, _ in batch], self.extractor.transform([item for _, item in batch]))
+            names, X = [name for name, _ in batch], self.extractor.transform([item for _, item in batch])
+            yield Samples(names, X, texts=dict(batch) if kind == "text" else {})
 
 
 def read_features(path: Path, head: Head) -> Samples:

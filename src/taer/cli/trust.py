@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.answers import Format
 from taer.cli.app import LOOP, app
+from taer.cli.audit import Report
 from taer.cli.examples import (
     BackboneOption,
     ExamplesArgument,
@@ -23,11 +24,10 @@ from taer.cli.examples import (
 )
 from taer.cli.inputs import Reader
 from taer.cli.models import Classes, Model, Out, check_replaceable, held_out_part, training_part
-from taer.cli.wording import counted
+from taer.cli.wording import counted, short
 
 if TYPE_CHECKING:
     from taer.heads.bayes.head import Bayes
-    from taer.loop.automate import Automation
     from taer.loop.explain import Candidate, Explanation
 
 _ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # for which the coverage is printed
@@ -55,31 +55,24 @@ def automate(
     The examples must not have been learned: the test part is used, or all of them if there is none. The threshold is
     kept in the head for 'taer predict --errors-at-most', until the head learns more.
     """
+    from taer.loop.automate import controlled, judged, keep, needed
+
     head = _loaded(model)
     check_replaceable(out or model, by_head=True)
     X, labels = held_out_part(read_examples(examples, head, how).data, classes, head)
-    found = head.automate(X, labels, errors_at_most, confidence, unknown=unknown)
+    trust, right = judged(head, X, labels, unknown)
+    found = controlled(trust, right, errors_at_most, confidence)
+    keep(head, found)
     head.save(out or model)
-    print(f"{out or model}: {_promise(found)}")
+    print(f"{out or model}: {found.sentence()}")
     print(f"\nof {found.samples} held-out samples, {found.unknown} are unknown and always for a person\n")
-    print(f"{'errors at most':<16}answered without a person")
+    print(f"{'errors at most':<16}could be answered without a person")
     for rate in sorted({*_ERRORS, errors_at_most}):
-        coverage = max((cut.coverage for cut in found.curve if cut.at_most <= rate), default=0.0)
-        promised = "  (promised)" if rate == errors_at_most else ""
-        print(f"{f'{100 * rate:g} %':<16}{100 * coverage:.1f} %{promised}")
-
-
-def _promise(found: Automation) -> str:
-    if found.coverage == 0:
-        best = found.best
-        rest = "" if best is None else f"; the least is {100 * best.at_most:.2g} %, for {100 * best.coverage:.1f} %"
-        return f"nothing can be automated: at most {100 * found.errors:g} % of errors cannot be promised{rest}"
-    every = found.probability == 0
-    return (
-        f"{100 * found.coverage:.1f} % need no person; at most {100 * found.errors:g} % of these answers are wrong, with "
-        f"a confidence of {100 * found.confidence:g} %. They "
-        + ("are all that are not unknown" if every else f"have a probability above {found.probability:.4f}")
-    )
+        fewest = needed(rate, confidence)
+        share = f"from {fewest} samples on"
+        if len(trust) >= fewest:
+            share = f"{100 * controlled(trust, right, rate, confidence).coverage:.1f} %"
+        print(f"{f'{100 * rate:g} %':<16}{share}{'  (promised)' if rate == errors_at_most else ''}")
 
 
 @app.command(rich_help_panel=LOOP)
@@ -97,7 +90,7 @@ def explain(
         typer.Option(help="Labeled examples in which the nearest are looked for: a table, a folder or features."),
     ] = None,
     count: Annotated[int, typer.Option(help="Number of nearest examples of each class.", min=1)] = 3,
-    format: Annotated[Format, typer.Option(help="labels for text, or json, one line per sample.")] = Format.labels,
+    format: Annotated[Report, typer.Option(help="text, or json with one line per sample.")] = Report.text,
     backbone: BackboneOption = None,
     weights: Weights = None,
     text_column: TextColumn = None,
@@ -108,22 +101,23 @@ def explain(
     For each input: the class and the runner-up, whether it is unknown and why, and the nearest examples of both classes.
     """
     head = _loaded(model)
-    if format is Format.csv:
-        raise ValueError("--format csv: an explanation has no columns; use json")
     if not hasattr(head, "threshold_") and (head.novelties_.tried > 0).any():
         head.novelty_threshold()
     wanted = _row_numbers(rows)
     given, names = None, None
+    texts: dict[str, str] = {}
     if examples is not None:
         read = read_examples(examples, head, Reading(backbone, weights, text_column, label_column))
         given, names = training_part(read.data, None, head), read.train
+        texts.update(read.texts)
     seen = 0
     for samples in Reader(head, backbone, weights, text_column).samples(inputs):
         places = [at for at in range(len(samples.names)) if wanted is None or seen + at + 1 in wanted]
         seen += len(samples.names)
         if places:
+            shown = {**texts, **samples.texts}
             for at, found in zip(places, head.explain(samples.X[places], given, count), strict=True):
-                _show(samples.names[at], found, names, format)
+                _show(samples.names[at], found, names, shown, format)
     if wanted and (missing := sorted(number for number in wanted if number > seen)):
         raise ValueError(f"--rows: there is no sample {missing[0]}, only {counted(seen, 'sample')}")
 
@@ -147,29 +141,35 @@ def _row_numbers(rows: str | None) -> set[int] | None:
     return set(map(int, parts))
 
 
-def _show(name: str, found: Explanation, names: Any, format: Format) -> None:
-    near = {str(one.label): _examples(one, names) for one in (found.answer, found.runner_up) if one is not None}
-    if format is Format.json:
-        shown = {"input": name, **asdict(found), "ahead": found.ahead}
+def _show(name: str, found: Explanation, names: Any, texts: Mapping[str, str], format: Report) -> None:
+    near = {
+        str(one.label): _examples(one, names, texts) for one in (found.answer, found.runner_up) if one is not None
+    }
+    if format is Report.json:
+        shown = {**_named(name, texts), **asdict(found), "ahead": found.ahead}
         for key, one in (("answer", found.answer), ("runner_up", found.runner_up)):
             if one is not None:
                 shown[key]["examples"] = near[str(one.label)]
         print(json.dumps(shown, ensure_ascii=False))
         return
-    print(f"{name}: {found}")
+    print(f"{short(texts[name]) if name in texts else name}: {found}")
     for label, listed in near.items():
         if listed:
-            each = ", ".join(f"{one['input']} ({one['distance']:.2f})" for one in listed)
-            print(f"nearest examples of {label}: {each}")
+            each = (
+                f"{short(one['text']) if 'text' in one else one['input']} ({one['distance']:.2f})" for one in listed
+            )
+            print(f"nearest examples of {label}: {', '.join(each)}")
     print()
 
 
-def _examples(one: Candidate, names: Any) -> list[dict[str, Any]]:
+def _examples(one: Candidate, names: Any, texts: Mapping[str, str]) -> list[dict[str, Any]]:
     """The nearest examples, by name if they were given, or by their number among those that the head keeps."""
+    called = [names[each.row] if names is not None else f"kept sample {each.row + 1}" for each in one.examples]
     return [
-        {
-            "input": names[each.row] if names is not None else f"kept sample {each.row + 1}",
-            "distance": each.distance,
-        }
-        for each in one.examples
+        {**_named(name, texts), "distance": each.distance} for name, each in zip(called, one.examples, strict=True)
     ]
+
+
+def _named(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """What was given for a sample: its name and, of a table, its text."""
+    return {"input": name} | ({"text": texts[name]} if texts.get(name, name) != name else {})

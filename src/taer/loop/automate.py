@@ -38,7 +38,7 @@ class Cut(NamedTuple):
     at_most: float  # upper bound of the share of wrong answers, for all cuts at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Automation:
     """Which answers need no person: those whose log-odds are above ``threshold`` and that are not unknown."""
 
@@ -60,24 +60,46 @@ class Automation:
         """The cut with the fewest errors that can be promised; None if every sample is unknown."""
         return min(self.curve, key=lambda cut: cut.at_most, default=None)
 
+    def sentence(self) -> str:
+        """What is promised, in words."""
+        if self.coverage == 0:
+            best = self.best
+            rest = (
+                ""
+                if best is None
+                else f"; the least is {100 * best.at_most:.2g} %, for {100 * best.coverage:.1f} %"
+            )
+            return f"nothing can be automated: at most {100 * self.errors:g} % of errors cannot be promised{rest}"
+        every = self.threshold == -sys.float_info.max
+        return (
+            f"{100 * self.coverage:.1f} % need no person; at most {100 * self.errors:g} % of these answers are wrong, "
+            f"with a confidence of {100 * self.confidence:g} %. They "
+            + ("are all that are not unknown" if every else f"have a probability above {self.probability:.4f}")
+        )
+
+    def __repr__(self) -> str:
+        return f"<Automation: of {self.samples} held-out samples, {self.sentence()}>"
+
 
 def automate(head: Any, X: Any, y: Any, errors: float, confidence: float, unknown: Any = None) -> Automation:
     """Find the threshold and keep it in the head."""
-    _check_share("errors", errors)
-    _check_share("confidence", confidence)
-    if X is None or y is None:
-        raise ValueError(
-            f"{type(head).__name__} keeps too little of its own samples to promise anything: automate(X, y) needs "
-            "held-out samples, with their labels"
-        )
+    found = controlled(*judged(head, X, y, unknown), errors, confidence)
+    keep(head, found)
+    return found
+
+
+def judged(head: Any, X: Any, y: Any, unknown: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """The confidence of the answer for each row, and whether it is right."""
     if head.own_novelty and not hasattr(head, "threshold_") and (head.novelties_.tried > 0).any():
         head.novelty_threshold()
     labels, trust = answered(head, X)
-    truth = _truth(head, y, len(labels), unknown)
-    found = controlled(trust, labels.astype(object) == truth, float(errors), float(confidence))
+    return trust, labels.astype(object) == _truth(head, y, len(labels), unknown)
+
+
+def keep(head: Any, found: Automation) -> None:
+    """Keep the threshold in the head."""
     kept = {name: getattr(found, name) for name in ("errors", "confidence", "threshold", "coverage")}
     head.restore({"automation_": kept})
-    return found
 
 
 def automatic(head: Any, X: Any) -> np.ndarray:
@@ -121,6 +143,9 @@ def confidences(head: Any, scores: np.ndarray, novelty: np.ndarray) -> np.ndarra
 
 def controlled(trust: np.ndarray, right: np.ndarray, errors: float, confidence: float) -> Automation:
     """The largest set of the most confident answers of which at most ``errors`` are wrong."""
+    _check_share("errors", errors)
+    _check_share("confidence", confidence)
+    errors, confidence = float(errors), float(confidence)
     n, fewest = len(trust), needed(errors, confidence)
     if n < fewest:
         raise ValueError(

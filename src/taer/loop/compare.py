@@ -68,8 +68,10 @@ class Comparison:
             return "nothing was held out of the classes that both versions know, so nothing can be compared"
         words = (
             f"{100 * self.before:.1f} % right before, {100 * self.after:.1f} % after, on {self.compared} held-out "
-            f"examples of classes that both know (change {100 * self.at_least:+.1f} to {100 * self.at_most:+.1f} points)"
+            "examples of classes that both know"
         )
+        if self.not_worse is not None:
+            words += f" (change {100 * self.at_least:+.1f} to {100 * self.at_most:+.1f} points)"
         if not self.moved and self.new_classes:
             words += "; no old score moved, so an answer can change only where a new class wins"
         if self.not_worse is None:

@@ -37,7 +37,7 @@ _FALSE_ALARMS = (
 )  # candidates of the share of known samples that look new
 _STEPS = 5  # in which samples move between groups
 _TYPICAL = 3
-_SCATTERED = 1.4  # scatter of a group in units of that of a class, from which on it is no class
+_SCATTERED = 1.5  # scatter of a group in units of that of a class, from which on it is no class
 _ASKED = 200  # classes whose scatter is looked at: for time
 _FITTED = 0.35  # part of the squared length of a sample that the prior owes to it, at most; 0.31 was the most seen
 _REFINED = 3  # steps of k-means after the groups are found
@@ -67,6 +67,8 @@ class Discovery:
     )  # number of the group of each row; -1 for known classes, and for rows that belong to no group
     groups: list[Group]  # the largest first
     known: np.ndarray  # whether each row is taken as one of a known class
+    too_few: int  # rows that look new, in groups of too few distinct samples
+    scattered: int  # and in groups that are more scattered than a class
 
 
 def discover(head: Any, X: Any) -> Discovery:
@@ -86,14 +88,15 @@ def discover(head: Any, X: Any) -> Discovery:
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
     is_new = np.array([np.median(novelty[first[each]]) > limit for each in members])
     weights, widest = _class_weights(head), _SCATTERED * class_scatter(head)
-    found = []
+    wide, found = np.zeros(len(counts), bool), []
     for number in np.flatnonzero(is_new & (counts >= LEAST)).tolist():
-        if np.var(points[members[number], : len(weights)], axis=0, ddof=1) @ weights > widest:
+        wide[number] = np.var(points[members[number], : len(weights)], axis=0, ddof=1) @ weights > widest
+        if wide[number]:
             continue
         group = _group(evidence, rows, points, labels, members[number], (counts, sums))
         if group.distinct >= LEAST:
             found.append(group)
-    return _assembled(found, place, ~is_new[labels])
+    return _assembled(found, place, ~is_new[labels], wide[labels])
 
 
 def _limit(head: Any, novelty: np.ndarray) -> float:
@@ -219,8 +222,8 @@ def _group(
     return Group(members, members[kept[:_TYPICAL]], len(kept), float(sure.mean()))
 
 
-def _assembled(found: list[Group], place: np.ndarray, known: np.ndarray) -> Discovery:
-    """The discovery in rows of ``X``, from groups of distinct rows."""
+def _assembled(found: list[Group], place: np.ndarray, known: np.ndarray, wide: np.ndarray) -> Discovery:
+    """The discovery in rows of ``X``, from groups of distinct rows, and whether each is in one that is too scattered."""
     order = np.argsort(place, kind="stable")
     starts = np.searchsorted(place[order], np.arange(len(known) + 1))
     copies = [order[start:end] for start, end in pairwise(starts)]
@@ -237,4 +240,6 @@ def _assembled(found: list[Group], place: np.ndarray, known: np.ndarray) -> Disc
     labels = np.full(len(place), -1)
     for number, group in enumerate(groups):
         labels[group.rows] = number
-    return Discovery(labels, groups, known[place])
+    scattered = int(wide[place].sum())
+    too_few = int((labels < 0).sum() - known[place].sum()) - scattered
+    return Discovery(labels, groups, known[place], too_few, scattered)

@@ -420,8 +420,8 @@ class Bayes(
 
     def automate(
         self,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
+        X: ArrayLike,
+        y: ArrayLike,
         errors: float = 0.02,
         confidence: float = 0.95,
         *,
@@ -430,9 +430,10 @@ class Bayes(
         """The largest share of answers that need no person, so that at most ``errors`` of them are wrong.
 
         This holds with the probability ``confidence`` for samples like ``X``, which are held-out samples with their labels
-        ``y``. ``unknown`` is the label of those of no known class, if such samples will come: every answer to them is
-        wrong. Unknown answers, above the limit of novelty, are always for a person. The threshold is kept in the head for
-        :meth:`automatic`, until the head changes.
+        ``y``: the head keeps too little of its own samples to promise anything without them. ``unknown`` is the label of
+        those of no known class, if such samples will come: every answer to them is wrong. Unknown answers, above the limit
+        of novelty, are always for a person. The threshold is kept in the head for :meth:`automatic`, until the head
+        changes.
         """
         from taer.loop.automate import automate
 
@@ -449,12 +450,12 @@ class Bayes(
     ) -> list[Explanation]:
         """Why each row got its answer: the runner-up, how usual the row is, and the nearest examples of both classes.
 
-        ``examples`` are samples and labels in which the nearest are looked for. Without them, ``bayes-replay`` looks in
-        the samples that it keeps.
+        ``X`` may be one row. ``examples`` are samples and labels in which the nearest are looked for. Without them,
+        ``bayes-replay`` looks in the samples that it keeps.
         """
         from taer.loop.explain import explained
 
-        return explained(*self._checked(X), examples, count)
+        return explained(*self._checked(np.asarray(X)[None] if np.ndim(X) == 1 else X), examples, count)
 
     def in_prior(self, X: ArrayLike) -> np.ndarray:
         """Rows in the space of the prior, where samples scatter around their class mean by one in every direction."""
