@@ -44,6 +44,8 @@ _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def decode_all(decode: Callable[[Any], Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise ValueError("its parameters or its state are not a dictionary")
     return {name: decode(value) for name, value in values.items()}
 
 
@@ -101,12 +103,12 @@ class Decoder:
             "$array": lambda name: tensors[name],
             "$turned": lambda name: tensors[name].T,
             "$strings": self._strings,
-            "$scalar": lambda parts: _SCALARS[parts[0]](parts[1]),
+            "$scalar": self._scalar,
             "$dtype": lambda name: np.dtype(_SCALARS[name]),
             "$tuple": lambda items: tuple(self.decode(items)),
             "$dict": lambda pairs: {self.decode(key): self.decode(value) for key, value in pairs},
             "$generator": self._generator,
-            "$value": lambda parts: made(KINDS[parts[0]], self.decode(parts[1])),
+            "$value": self._value,
         }
 
     def decode(self, value: Any) -> Any:
@@ -116,6 +118,14 @@ class Decoder:
             ((kind, content),) = value.items()
             return self._kinds[kind](content)
         return value
+
+    def _scalar(self, parts: tuple[str, Any]) -> Any:
+        name, item = parts
+        return _SCALARS[name](item)
+
+    def _value(self, parts: tuple[str, Any]) -> Any:
+        name, described = parts
+        return made(KINDS[name], self.decode(described))
 
     def _strings(self, parts: tuple[str, list[int], list[str]]) -> np.ndarray:
         kind, shape, items = parts

@@ -100,6 +100,8 @@ def read_described(path: str | os.PathLike[str], readers: Mapping[str, Callable[
         return readers[metadata["format"]](json.loads(text), tensors)
     except ValueError as error:
         raise ValueError(f"{path}: not a valid head: {str(error)[:500]}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: not a valid head: its header is nested too deeply") from None
     except Exception as error:  # a header with the right checksum can still have any content
         raise ValueError(
             f"{path}: not a valid head: its header is not one that taer writes ({type(error).__name__}: {str(error)[:500]})"

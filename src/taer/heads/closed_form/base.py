@@ -138,7 +138,9 @@ class ClosedFormHead(Head):
             self.temperature_ = float(np.exp(np.average(temperatures, weights=weights)))
 
     def _sizes(self) -> Sizes:
-        return {**super()._sizes(), "embedding": len(self.embedding_.center)}
+        # that of a file may be anything; its own check comes later, and refuses it
+        center = getattr(vars(self).get("embedding_"), "center", None)
+        return super()._sizes() | ({} if center is None else {"embedding": len(center)})
 
     def _set(self, classes: np.ndarray, columns: np.ndarray, offsets: np.ndarray) -> None:
         """Set the columns and offsets of some classes."""
