@@ -157,7 +157,7 @@ def test_all_answers_are_promised_in_words(halves, head):
     found = head.automate(X, head.predict(X), errors=0.05)  # every answer is right
     assert found.coverage == 1 - found.unknown / found.samples
     assert (
-        " need no person; at most 5 % of these answers are wrong, with a confidence of 95 %: all that are not unk"
+        " need no person; at most 5 % of these answers are wrong, with a confidence of 95 %. They are all that are"
         in (repr(found))
     )
     assert "a probability above 0." in repr(head.automate(X, y, errors=0.05))
