@@ -29,7 +29,7 @@ def rand(truth: np.ndarray, labels: np.ndarray) -> float:
 
 def kmeans(head: taer.Bayes, X: np.ndarray, truth: np.ndarray, seeds: int) -> float:
     """Rand of k-means in the space of the prior, weighted by psi / (1 + psi), told the number of classes."""
-    directions, psi, _ = head.class_spread()
+    directions, psi, *_ = head.prior_.spread
     rows = head.in_prior(X) @ directions.T * np.sqrt(psi / (1 + psi))
     found = [KMeans(len(np.unique(truth)), n_init=3, random_state=seed).fit_predict(rows) for seed in range(seeds)]
     return float(np.mean([adjusted_rand_score(truth, labels) for labels in found]))
