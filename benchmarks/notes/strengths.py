@@ -19,7 +19,7 @@ import taer
 from benchmarks.pages.fewshot import protocol_of, table
 from taer.heads.base import Head
 from taer.heads.bayes import correction
-from taer.heads.bayes.correction import Strength
+from taer.heads.bayes.constants import Strength
 from taer.threads import one_blas_thread
 
 STRENGTHS = (Strength(1.0, 1000.0), Strength(0.7, 300.0), Strength(0.5, 100.0), Strength(0.25, 100.0))

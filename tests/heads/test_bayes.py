@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import multivariate_t
 
 import taer
-from taer.heads.bayes import head as bayes_head
-from taer.heads.bayes import state, trial
+from taer.heads.bayes import held_out, state, trial
 from taer.heads.bayes.constants import STRENGTHS
 from taer.heads.bayes.density import Classes, Spread, Summary, merged, summarize
 from taer.heads.bayes.held_out import folded_scores
@@ -291,7 +290,7 @@ def test_a_held_out_sample_is_compared_with_the_nearest_classes_alone(monkeypatc
     """So that a task does not take longer with every class before it; the threshold hardly changes."""
     X, y = blobs(30, 12, width=60, spread=6.0)
     expected = learned(X, y, np.arange(20), np.arange(20, 30)).novelty_threshold()
-    monkeypatch.setattr(bayes_head, "NEAREST", 5)
+    monkeypatch.setattr(held_out, "NEAREST", 5)
     head = learned(X, y, np.arange(20), np.arange(20, 30))
     assert head.novelty_threshold() == pytest.approx(expected, abs=0.5)
 
@@ -369,7 +368,7 @@ def test_scores_in_small_parts_are_the_same(many, monkeypatch):
     lone = X[:1]  # a class without directions
     head.partial_fit(lone, np.array([77]))
     expected = head.scores(X)
-    monkeypatch.setattr(state, "_AT_ONCE", 1)
+    monkeypatch.setattr(state, "_IN_CACHE", 1)
     np.testing.assert_array_equal(head.scores(X), expected)
     np.testing.assert_array_equal(head.scores(X, [7, 77, 3]), expected[:, [7, 30, 3]])
 

@@ -12,10 +12,8 @@ from sklearn.linear_model import LogisticRegression
 import taer
 from taer.heads.base import log_sum_exp
 from taer.heads.bayes import correction, replay
-from taer.heads.bayes.constants import NEW
+from taer.heads.bayes.constants import BOLD, DEFAULT, NEW
 from taer.heads.bayes.correction import (
-    BOLD,
-    DEFAULT,
     Problem,
     as_confident,
     balanced,
@@ -153,7 +151,7 @@ def test_classes_of_few_examples_are_compared_with_once_a_class_has_enough(curve
 
 def test_a_class_is_compared_with_some_samples_of_each_other(curved, monkeypatch):
     train, test = curved
-    monkeypatch.setattr(replay, "_OTHER_ROWS", 15)
+    monkeypatch.setattr(replay, "OTHER_ROWS", 15)
     head = taer.BayesReplay().partial_fit(*some(train, range(10))).partial_fit(*some(train, range(10, 14)))
     assert np.bincount(head.kept_.y[head.kept_.compared]).tolist() == [15] * 14
     assert len(head.kept_) == len(train[1])
@@ -203,7 +201,7 @@ def problem(n_classes=4, rest=None):
 
 
 def test_a_correction_of_nothing_is_logistic_regression(monkeypatch):
-    monkeypatch.setattr(correction, "_STEPS", 500)
+    monkeypatch.setattr(correction, "STEPS", 500)
     asked = problem()
     ours = softmax(corrected(asked, learned_columns(asked, 10.0)), axis=1)
     theirs = LogisticRegression(C=0.1, max_iter=1000).fit(asked.space, asked.target)
@@ -212,7 +210,7 @@ def test_a_correction_of_nothing_is_logistic_regression(monkeypatch):
 
 def test_old_classes_are_one_constant(monkeypatch):
     """As if they were one more class whose column cannot move: the gradient of the others is zero."""
-    monkeypatch.setattr(correction, "_STEPS", 500)
+    monkeypatch.setattr(correction, "STEPS", 500)
     X, y = blobs(4, 30, width=6, spread=4.0)
     old = y == 3
     constant = np.where(old, 2.0, -2.0)
@@ -243,7 +241,7 @@ def test_classes_together_score_as_in_bayes():
 
 
 def test_the_bold_strength_is_chosen_where_bayes_says_little(monkeypatch):
-    monkeypatch.setattr(correction, "_STEPS", 100)
+    monkeypatch.setattr(correction, "STEPS", 100)
     asked = problem(8)
     blind = asked._replace(base=3 * np.random.default_rng(0).normal(size=asked.base.shape))
     assert chosen_strength(blind)[0] == BOLD

@@ -75,7 +75,7 @@ def in_order(head: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def coordinates(head: Any, rows: np.ndarray) -> tuple[np.ndarray, Evidence]:
     """Rows along the directions of class means and the leading other directions of the rows."""
-    directions, psi, others = head.class_spread()
+    directions, psi, others, _ = head.prior_.spread
     some = rows[evenly(len(rows), SEARCHED)]
     rest = some - (some @ directions.T) @ directions
     count = min(_OTHERS, rows.shape[1] - len(directions), len(rows))

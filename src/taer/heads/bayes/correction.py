@@ -12,30 +12,21 @@ from scipy.optimize import minimize, minimize_scalar
 
 from taer.heads import exact
 from taer.heads.base import grown, log_sum_exp
-from taer.heads.bayes.constants import NEW
+from taer.heads.bayes.constants import (
+    BIAS,
+    BOLD,
+    BOLDER,
+    CAREFUL,
+    CHOICE_ROWS,
+    DEFAULT,
+    HALVES,
+    HOPELESS,
+    NEW,
+    STEPS,
+    Strength,
+)
 from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.selection import evenly
-
-ENOUGH = 10  # kept samples of a class from which a correction is learned: with fewer it does harm
-LEAST_CLASSES = 8  # of the first task, for a choice by held-out samples
-_STEPS = 15  # of L-BFGS
-_BIAS = 1e-3  # penalty of the bias, as a fraction of that of the weights
-_APART = 8.0  # logarithm of the odds beyond which a correction changes nothing
-_FOLDS = 2  # of the samples, held out in turn
-_TRIAL_ROWS = 10_000
-_SURE = 2.0  # standard errors by which another strength than the default must be better
-
-
-class Strength(NamedTuple):
-    """How far to go from ``bayes`` (a scale of 1 and a large penalty) to logistic regression (0 and a small one)."""
-
-    scale: float  # of the scores of ``bayes``
-    penalty: float  # of the squared weights, in units of the summed log loss
-
-
-DEFAULT = Strength(0.7, 300.0)
-BOLD = Strength(0.25, 100.0)  # where held-out samples ask for it
-CAREFUL = Strength(1.0, 1000.0)  # where the first task has too few classes or samples to ask
 
 
 @dataclass(frozen=True)
@@ -147,7 +138,7 @@ class Problem(NamedTuple):
     def matters(self) -> np.ndarray:
         """Which samples say something: those of the classes, and others that a correction could give to them."""
         rest = -np.inf if self.rest is None else self.rest
-        found: np.ndarray = (self.target >= 0) | (self.base.max(axis=1) > rest - _APART)
+        found: np.ndarray = (self.target >= 0) | (self.base.max(axis=1) > rest - HOPELESS)
         return found
 
     def picked(self, rows: np.ndarray) -> Problem:
@@ -174,7 +165,7 @@ def learned_columns(problem: Problem, penalty: float) -> np.ndarray:
     mine = np.flatnonzero(problem.target >= 0)
     own = problem.target[mine]
     ridge = np.full(rows.shape[1], penalty, np.float32)
-    ridge[-1] *= _BIAS
+    ridge[-1] *= BIAS
     rest = None if problem.rest is None else problem.rest.astype(np.float32)
 
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
@@ -190,7 +181,7 @@ def learned_columns(problem: Problem, penalty: float) -> np.ndarray:
         return float(loss), (p.T @ rows + ridge * columns).ravel().astype(np.float64)
 
     start = np.zeros(base.shape[1] * rows.shape[1])
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
     columns: np.ndarray = found.x.reshape(base.shape[1], -1)
     return columns
 
@@ -211,7 +202,7 @@ def in_place(problem: Problem, scores: np.ndarray, softened: float, penalty: flo
 
     change = softened * (together(scores / softened) - together(problem.base))
     terms = np.column_stack([problem.space, problem.blank, np.ones(len(rows))]).astype(np.float64)
-    ridge = np.append(np.ones(problem.space.shape[1]), [_BIAS, _BIAS])
+    ridge = np.append(np.ones(problem.space.shape[1]), [BIAS, BIAS])
     weighted = terms * problem.weight[:, None]
     found: np.ndarray = solve(weighted.T @ terms + penalty * np.diag(ridge), weighted.T @ change, assume_a="pos")
     return found
@@ -236,11 +227,11 @@ def chosen_strength(problem: Problem) -> tuple[Strength, float]:
     The strength is the default, unless the bold one has a lower log loss by two standard errors, each at its own best
     temperature.
     """
-    some = problem.picked(evenly(np.argsort(problem.target, kind="stable"), _TRIAL_ROWS))
+    some = problem.picked(evenly(np.argsort(problem.target, kind="stable"), CHOICE_ROWS))
     scores = {strength: _held_out_scores(some, strength) for strength in (DEFAULT, BOLD)}
     losses = {strength: some.weight * _best_losses(each, some) for strength, each in scores.items()}
     gain = losses[DEFAULT] - losses[BOLD]
-    chosen = BOLD if gain.mean() > _SURE * gain.std() / np.sqrt(len(gain)) else DEFAULT
+    chosen = BOLD if gain.mean() > BOLDER * gain.std() / np.sqrt(len(gain)) else DEFAULT
     return chosen, as_confident(scores[chosen], some)
 
 
@@ -268,9 +259,9 @@ def as_confident(scores: np.ndarray, problem: Problem) -> float:
 
 def _held_out_scores(problem: Problem, strength: Strength) -> np.ndarray:
     """Scores of samples, sorted by class, with a correction that is learned without them."""
-    folds = (np.arange(len(problem.target)) - np.searchsorted(problem.target, problem.target)) % _FOLDS
+    folds = (np.arange(len(problem.target)) - np.searchsorted(problem.target, problem.target)) % HALVES
     scaled, scores = problem._replace(base=strength.scale * problem.base), np.empty(problem.base.shape)
-    for fold in range(_FOLDS):
+    for fold in range(HALVES):
         columns = learned_columns(scaled.picked(folds != fold), strength.penalty)
         scores[folds == fold] = corrected(scaled.picked(folds == fold), columns)
     return scores

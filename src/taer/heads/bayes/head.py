@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -13,27 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from taer.heads.base import Head, Task
 from taer.heads.bayes import names
-from taer.heads.bayes.constants import (
-    ASKED,
-    AT_ONCE,
-    BROAD,
-    COMPARED,
-    FIRST_FOLDS,
-    HELD_OUT,
-    LEADING,
-    NEAREST,
-    SMALL,
-    TRIED,
-    UNLABELED,
-)
-from taer.heads.bayes.density import Classes, Summary, merged, summarize
-from taer.heads.bayes.held_out import folded_scores
+from taer.heads.bayes.constants import ASKED, BROAD, LEADING, PRIOR_CLASSES, SMALL, TRIED, UNLABELED
+from taer.heads.bayes.density import Summary, merged, summarize
+from taer.heads.bayes.held_out import first_novelties, held_out_scores, novelties_of
 from taer.heads.bayes.novelty import Novelties
 from taer.heads.bayes.prior import Pseudo
 from taer.heads.bayes.spectra import leading_rows
-from taer.heads.bayes.state import Densities, Prior, Space, described
+from taer.heads.bayes.state import Densities, Prior, Space
 from taer.heads.bayes.sums import Summaries
-from taer.heads.bayes.trial import Chosen, chosen, fitted_prior, log_densities, view_of
+from taer.heads.bayes.trial import chosen, fitted_prior
 from taer.heads.bayes.waiting import Waiting
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
@@ -170,22 +157,7 @@ class Bayes(
         return super().frozen and not self.prior_samples
 
     def _learn(self, task: Task) -> None:
-        task = self._awaited(task)
-        self._measure_novelty(task, self._learn_densities(task))
-
-    def _learn_densities(self, task: Task) -> dict[int, Any]:
-        """Store the densities of the classes; returns what :meth:`_held_out` found for each with two samples."""
-        if task.number == 1:
-            self._begin(task)
-        learned, held_out = {}, {}
-        for label, members in task.members():
-            before = self._summary(label) if label < task.n_known else None
-            known, space = self._summary_of(task.X, members)
-            learned[label] = known if before is None else merged(before, known, self._rank)
-            if learned[label].n > 1:
-                held_out[label] = self._held_out(label, space.at(slice(TRIED)), before, ASKED)
-        self._describe(learned)
-        return held_out
+        self._learn_densities(self._awaited(task))
 
     def _awaited(self, task: Task) -> Task:
         """The task or, while the prior waits and has to be fitted again, all samples so far as a first task."""
@@ -221,7 +193,7 @@ class Bayes(
             self.embedding_ = Normalize(Normalize.fit(task.X, self.normalize).how, np.zeros(width))
         elif width != self.unlabeled_.shape[1]:
             raise ValueError(f"fit_unlabeled saw {self.unlabeled_.shape[1]} features, X has {width}")
-        samples, y = trial_samples(task.X, task.y, classes=2000)
+        samples, y = trial_samples(task.X, task.y, classes=PRIOR_CLASSES)
         rows = self.embedding_(samples)
         if hasattr(self, "unlabeled_"):
             pseudo = Pseudo(max(BROAD, min(self.n_unlabeled_, width)), 0.0, self.unlabeled_)
@@ -236,7 +208,24 @@ class Bayes(
         self.densities_ = Densities.none(width, len(self.prior_.units))
         self.novelties_ = Novelties.none()
         if len(rows) <= SMALL and len(rows) == len(task.y):
-            self.novelties_ = self._unseen_novelties(rows, y, pseudo, choice)
+            self.novelties_ = first_novelties(rows, y, pseudo, choice, self._rank)
+
+    def _learn_densities(self, task: Task) -> dict[int, tuple[Space, np.ndarray]]:
+        """Store the densities and novelties of the classes; returns what :meth:`_held_out` found for each."""
+        if task.number == 1:
+            self._begin(task)
+        learned, held_out = {}, {}
+        for label, members in task.members():
+            before = self._summary(label) if label < task.n_known else None
+            known, space = self._summary_of(task.X, members)
+            learned[label] = known if before is None else merged(before, known, self._rank)
+            if learned[label].n > 1:
+                held_out[label] = self._held_out(label, space.at(slice(TRIED)), before, ASKED)
+        self._describe(learned)
+        if not (task.number == 1 and len(self.novelties_.tried)):  # those of a small first task came with its prior
+            found = novelties_of(held_out, self.prior_, self.densities_)
+            self.novelties_ = self.novelties_.replaced(len(self.densities_), found)
+        return held_out
 
     @property
     def _rank(self) -> int:
@@ -252,109 +241,20 @@ class Bayes(
             found = merged(found, summarize(self.prior_(self.embedding_(X[members[part]])).rows, every), every)
         return found._replace(root=found.root[max(0, len(found.root) - self._rank) :]), first
 
+    def _held_out(self, label: int, space: Space, before: Summary | None, most: int) -> tuple[Space, np.ndarray]:
+        """Some samples of a class, and their scores for it, learned from ``before`` and the other samples."""
+        return held_out_scores(space, before, self.prior_, self._rank, most, self._is_first(label))
+
     def _describe(self, learned: dict[int, Summary]) -> None:
         """Store summaries of classes."""
-        prior = self.prior_
-        self.densities_ = self.densities_.replaced(
-            {
-                label: described(known, prior.nu, prior.spread, self._rank, self._offset(label, known.n))
-                for label, known in learned.items()
-            }
-        )
+        self.densities_ = self.densities_.learned(learned, self.prior_, self._rank, self._is_first)
 
-    def _offset(self, label: int, count: float) -> float:
-        return self.prior_.offset(count, first=self.learning_order_[label].task <= getattr(self, "prior_task_", 1))
+    def _is_first(self, label: int) -> bool:
+        """Whether a class is one of those in the prior."""
+        return self.learning_order_[label].task <= getattr(self, "prior_task_", 1)
 
     def _summary(self, label: int) -> Summary:
         return self.densities_.summary(label, self.prior_.nu, self.prior_.spread)
-
-    # Novelty of the samples that are learned
-
-    def _unseen_novelties(self, rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, choice: Chosen) -> Novelties:
-        """Of the samples of a small first task, each under a prior and classes that have not seen it.
-
-        The prior follows the few samples from which it comes: to it, they look less novel than any others.
-        """
-        at = np.empty(len(y), np.int64)  # the place of each sample in its class
-        for label in range(int(y.max()) + 1):
-            at[y == label] = np.arange((y == label).sum())
-        folds = np.where(np.bincount(y)[y] > 1, at % FIRST_FOLDS, -1)
-        misfits, novelty = np.zeros(len(y)), np.zeros(len(y))
-        for fold in range(folds.max() + 1):
-            asked = np.flatnonzero(folds == fold)
-            head = self._learned_from(rows[folds != fold], y[folds != fold], pseudo, choice)
-            space = head.prior_(rows[asked])
-            scores, blank = head.densities_.scores(space, np.arange(len(head.densities_))), head._blank(space)
-            misfits[asked] = blank - scores[np.arange(len(asked)), y[asked]]
-            novelty[asked] = blank - scores.max(axis=1) + head.prior_.beyond(space)
-        tried = [(label, (y == label) & (folds >= 0)) for label in np.unique(y[folds >= 0]).tolist()]
-        found = {label: (misfits[own], novelty[own]) for label, own in tried}
-        return Novelties.none().replaced(int(y.max()) + 1, found)
-
-    def _learned_from(self, rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, choice: Chosen) -> Self:
-        """A copy that has learned some samples of the first task."""
-        head = copy(self)
-        head.prior_ = fitted_prior(rows, y, pseudo, choice)
-        head.densities_ = Densities.none(rows.shape[1], len(head.prior_.units))
-        space = head.prior_(rows).rows
-        head._describe({label: summarize(space[y == label], self._rank) for label in range(int(y.max()) + 1)})
-        return head
-
-    def _held_out(self, label: int, space: Space, before: Summary | None, most: int) -> tuple[Space, np.ndarray]:
-        """Some samples, and their scores for their own class, learned from ``before`` and the other samples."""
-        prior, n_rows = self.prior_, len(space.rows)
-        folds = np.arange(n_rows) % HELD_OUT
-        if before is None and n_rows <= AT_ONCE:  # all samples are asked
-            scores = folded_scores(space, folds, prior.nu, prior.spread)
-            counts = n_rows - np.bincount(folds)
-        else:
-            asked = folds < -(-most // -(-n_rows // HELD_OUT))  # as many folds as have so many samples
-            parts = [space.rows[folds != fold] for fold in range(folds[asked].max() + 1)]
-            others = Classes.of(*(self._together(before, part) for part in parts))
-            space, folds, counts = space.at(asked), folds[asked], others.n
-            every = log_densities(space, view_of(space, others, prior.spread), prior.nu, prior.spread)
-            scores = every[np.arange(len(folds)), folds]
-        offsets = np.array([self._offset(label, count) for count in counts.tolist()])
-        return space, scores + offsets[folds]
-
-    def _together(self, before: Summary | None, rows: np.ndarray) -> Summary:
-        """A summary of more samples of a class, which may be none."""
-        if before is None or not len(rows):
-            return before or summarize(rows, self._rank, quick=True)
-        return merged(before, summarize(rows, self._rank, quick=True), self._rank)
-
-    def _measure_novelty(self, task: Task, held_out: dict[int, tuple[Space, np.ndarray]]) -> None:
-        """Store the misfit of held-out samples for their own class, and their novelty among all classes."""
-        if task.number == 1 and len(self.novelties_.tried):
-            return  # a small first task: measured with the prior
-        if not held_out:
-            self.novelties_ = self.novelties_.replaced(len(self.densities_), {})
-            return
-        compared = max(COMPARED // len(self.densities_), 2)  # among many classes a few samples of each are enough
-        few = Space.joined([space.at(slice(compared)) for space, _ in held_out.values()])
-        own = [scores[:compared] for _, scores in held_out.values()]
-        ends = np.cumsum([len(each) for each in own])
-        labels = np.repeat(list(held_out), np.diff(ends, prepend=0))
-        novelty = self._blank(few) - self._best_of(few, np.concatenate(own), labels) + self.prior_.beyond(few)
-        misfits = [self._blank(space) - scores for space, scores in held_out.values()]
-        found = zip(held_out, zip(misfits, np.split(novelty, ends[:-1]), strict=True), strict=True)
-        self.novelties_ = self.novelties_.replaced(len(self.densities_), dict(found))
-
-    def _best_of(self, space: Space, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The highest score of each row among its own class, whose score is given, and the nearest others."""
-        every = np.arange(len(self.densities_))
-        if len(every) <= NEAREST:
-            scores = self.densities_.approximate(space, every)
-            scores[np.arange(len(own)), labels] = own
-            return scores.max(axis=1)
-        best = own.copy()
-        for label in np.unique(labels):
-            rows = np.flatnonzero(labels == label)
-            lowest = np.nan_to_num(self.densities_.bounds(space.at(rows))[0], nan=np.inf).min(axis=0)
-            lowest[label] = np.inf
-            others = np.argsort(lowest, kind="stable")[:NEAREST]
-            best[rows] = np.maximum(own[rows], self.densities_.approximate(space.at(rows), others).max(axis=1))
-        return best
 
     # Answers
 
@@ -378,13 +278,7 @@ class Bayes(
         return found
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """The log-density under a class without samples minus the best score; more for samples far from all classes."""
-        space = self.prior_(self.embedding_(X))
-        return self._blank(space) - scores.max(axis=1) + self.prior_.beyond(space)
-
-    def _blank(self, space: Space) -> np.ndarray:
-        """Scores of a class without samples."""
-        return self.prior_.blank.scores(space, np.zeros(1, np.int64))[:, 0]
+        return self.prior_.novelty(self.prior_(self.embedding_(X)), scores.max(axis=1))
 
     def _own_threshold(self, false_alarms: float) -> float:
         return self.novelties_.threshold(false_alarms)
@@ -394,10 +288,8 @@ class Bayes(
         return {self.learning_order_[at].label: limit for at, limit in found.items()}
 
     def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
-        fitting: np.ndarray = (
-            self._blank(self.prior_(self.embedding_(X)))[:, None] - scores
-            <= self.novelties_.limits(coverage)[self.arrival_]
-        )
+        blank = self.prior_.blank_scores(self.prior_(self.embedding_(X)))
+        fitting: np.ndarray = blank[:, None] - scores <= self.novelties_.limits(coverage)[self.arrival_]
         return fitting
 
     def graph(self, graph: Any) -> str:
@@ -463,11 +355,6 @@ class Bayes(
         return np.concatenate(
             head._in_parts(rows, lambda part: head.prior_(head.embedding_(part)).rows.astype(np.float32))
         )
-
-    def class_spread(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """Directions in that space, the variances of class means along them, and the variance along all others."""
-        spread = self.prior_.spread
-        return spread.directions, spread.psi, spread.rest
 
     def discover(self, X: ArrayLike) -> Discovery:
         """Groups of samples that belong to no known class, as proposals of new classes; ``docs/guides/discovering.md``."""

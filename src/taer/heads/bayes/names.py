@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from taer.heads.base import Learned
+from taer.heads.bayes.constants import DESCRIBED, MOST_EXAMPLES
 from taer.heads.bayes.density import Summary
 from taer.heads.bayes.sums import Summaries
 from taer.heads.validation import check_features, check_labels
-
-_IMAGINED = 3.0  # described classes whose noise is that of one example
-_MOST = 20.0  # examples that a description counts as
 
 
 def describe(head: Any, descriptions: Mapping[Any, Any]) -> None:
@@ -69,8 +67,8 @@ def measured(rows: np.ndarray, means: np.ndarray, counts: np.ndarray, prior: Any
     along = np.square(centered @ directions.T).sum() / max(len(directions), 1) - (n - 1) * float(
         (1 / counts).mean()
     )
-    noise = (max(along, 0.0) + _IMAGINED) / (n - 1 + _IMAGINED)
-    return offset, float(min(1 / noise, _MOST))
+    noise = (max(along, 0.0) + DESCRIBED) / (n - 1 + DESCRIBED)
+    return offset, float(min(1 / noise, MOST_EXAMPLES))
 
 
 def _add(head: Any, labels: np.ndarray, means: np.ndarray) -> None:

@@ -8,9 +8,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from taer.heads.bayes.constants import QUANTILES
 from taer.heads.unknowns import ENOUGH
-
-QUANTILES = 32  # of equal weight, per class
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ import numpy as np
 
 from taer.heads import exact
 from taer.heads.base import Head, Task, log_sum_exp
-from taer.heads.bayes.constants import HELD_OUT
+from taer.heads.bayes.constants import CORRECTED, CORRECTED_CLASSES, HELD_OUT, OTHER_ROWS, OWN_ROWS
 from taer.heads.bayes.correction import (
-    ENOUGH,
-    LEAST_CLASSES,
     Corrections,
     Problem,
     balanced,
@@ -29,8 +27,7 @@ from taer.heads.fitted import Fitted, value_of
 from taer.heads.params import param
 from taer.rows import row_chunks
 
-_CLEAR = 0.1  # share of the other classes in Σ exp from which it is found by subtraction
-_OWN_ROWS, _OTHER_ROWS = 500, 64  # most samples of a class on which itself, and later classes, are learned
+_CLEAR = 0.1  # share of the other classes in Σ exp from which it is found by subtraction: for rounding
 
 
 class BayesReplay(
@@ -105,10 +102,9 @@ class BayesReplay(
         if task.number > 1:
             self._separate(known)
         held_out = self._learn_densities(task)
-        self._measure_novelty(task, held_out)
         added = KeptSamples.none(task.X.shape[1])
         for label, members in task.members():
-            space, own = held_out.get(label, (None, ()))
+            space, own = held_out.get(label, (None, np.zeros(0)))
             if space is None or len(own) < len(members):  # the novelty of some samples is enough
                 parts = row_chunks(members, task.X.shape[1])
                 space = Space.joined([self.prior_(self.embedding_(task.X[members[part]])) for part in parts])
@@ -128,8 +124,8 @@ class BayesReplay(
     def _sampled(self, label: int, rows: np.ndarray, own: np.ndarray) -> KeptSamples:
         """Samples to keep; their scores get the offset of a class with all samples."""
         count = float(self.densities_.counts[label])
-        fewer = max(1.0, count - len(rows) / HELD_OUT)
-        own = own + (self._offset(label, count) - self._offset(label, fewer))
+        fewer, first = max(1.0, count - len(rows) / HELD_OUT), self._is_first(label)
+        own = own + (self.prior_.offset(count, first) - self.prior_.offset(fewer, first))
         space = Space.single(rows, self.prior_.spread)
         blank = self.prior_.blank.approximate(space, np.zeros(1, np.int64))[:, 0]
         return KeptSamples.of(rows, np.full(len(rows), label), own, blank).limited(self.memory_per_class)
@@ -177,9 +173,9 @@ class BayesReplay(
         n_classes = len(self.classes_)
         self.kept_ = self.kept_.plus(added).limited(self.memory_per_class)
         self.corrections_ = self.corrections_.cleared(classes, n_classes)
-        enough = classes[self.kept_.counts(n_classes)[classes] >= ENOUGH]
-        places = self._asked(enough)
-        too_few = first and (len(enough) < LEAST_CLASSES or len(places) < self.n_features_in_)
+        enough = classes[self.kept_.counts(n_classes)[classes] >= CORRECTED]
+        places = self._learned_on(enough)
+        too_few = first and (len(enough) < CORRECTED_CLASSES or len(places) < self.n_features_in_)
         if len(enough) and not too_few:
             memory = self._counted(self.kept_.taken(places), enough)
             plain = self._plain(memory, enough)
@@ -189,11 +185,11 @@ class BayesReplay(
             logs = np.logaddexp(memory.logs, log_sum_exp(self._base(memory, plain, enough) + linear))
             self._keep_logs(places, logs)
 
-    def _asked(self, classes: np.ndarray) -> np.ndarray:
+    def _learned_on(self, classes: np.ndarray) -> np.ndarray:
         """Places of the kept samples on which some classes are learned: theirs, and some of every other class."""
         y, counted = self.kept_.y, self.corrections_.counted
         fresh = np.flatnonzero(~counted[y])
-        fresh = fresh[some_of_each(y[fresh], _OWN_ROWS)]
+        fresh = fresh[some_of_each(y[fresh], OWN_ROWS)]
         return np.union1d(np.flatnonzero(self.kept_.compared), fresh)
 
     def _counted(self, memory: KeptSamples, classes: np.ndarray) -> KeptSamples:
@@ -218,7 +214,7 @@ class BayesReplay(
 
     def _keep_logs(self, places: np.ndarray, logs: np.ndarray) -> None:
         """Store the log Σ exp of some samples of each class, with which later classes are compared."""
-        some, every = some_of_each(self.kept_.y[places], _OTHER_ROWS), np.full(len(self.kept_), np.nan)
+        some, every = some_of_each(self.kept_.y[places], OTHER_ROWS), np.full(len(self.kept_), np.nan)
         every[places[some]] = logs[some]
         self.kept_ = self.kept_.with_logs(every)
 
@@ -234,7 +230,7 @@ class BayesReplay(
         wanted = np.arange(len(state)) if classes is None else classes
         linear = exact.products(space.rows, state.weights[wanted]) + state.biases[wanted]
         plain = self.densities_.scores(space, wanted)
-        base = state.base(plain, self._blank(space), wanted)
+        base = state.base(plain, self.prior_.blank_scores(space), wanted)
         return (base + self.prior_.temperature * linear).astype(self.dtype_)
 
     def _best(self, X: np.ndarray) -> np.ndarray:

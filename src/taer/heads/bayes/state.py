@@ -20,7 +20,7 @@ from taer.rows import row_chunks
 
 _WIDEST = 1 - 1e-9  # below one: how far directions may reduce a squared distance
 _SHARED = 1 / 8  # of the classes: rows with shorter lists have too few in common to be scored together
-_AT_ONCE = 1 << 20  # products with directions that are computed together, so that they stay in the cache
+_IN_CACHE = 1 << 20  # products with directions that are computed together, so that they stay in the cache
 _TIES = 1e-5  # relative difference below which scores may be equal in float32
 
 
@@ -55,7 +55,7 @@ class Described(NamedTuple):
     rests: float
     inverses: float
     weights: np.ndarray
-    columns: np.ndarray
+    weighted_centers: np.ndarray
     levels: float
     heights: float
     most: float
@@ -79,11 +79,11 @@ class Densities:
     rests: np.ndarray  # variances of the shapes where a class has no direction of its own
     inverses: np.ndarray  # inverse variances along no direction
     weights: np.ndarray  # what is added to them along the directions of class means
-    columns: np.ndarray  # centers times the inverse variances
+    weighted_centers: np.ndarray  # times the inverse variances
     levels: np.ndarray  # squared lengths of the centers, weighted by the inverse variances
     heights: np.ndarray  # scores at the centers
     most: np.ndarray  # largest reduction of a squared distance by the directions
-    numbers: np.ndarray  # how many directions a class has
+    n_directions: np.ndarray  # of each class
     directions: np.ndarray  # in integers, the directions in which classes are wider than the prior
     scales: np.ndarray  # of their integers
     offsets: np.ndarray  # the centers along them
@@ -99,11 +99,11 @@ class Densities:
             rests=flat,
             inverses=flat,
             weights=np.zeros((0, spread), np.float32),
-            columns=wide,
+            weighted_centers=wide,
             levels=flat,
             heights=flat,
             most=flat,
-            numbers=np.zeros(0, np.int64),
+            n_directions=np.zeros(0, np.int64),
             directions=np.zeros((0, width), _integers(width)),
             scales=flat,
             offsets=flat,
@@ -114,11 +114,20 @@ class Densities:
 
     # Learning
 
+    def learned(self, known: Mapping[int, Summary], prior: Prior, rank: int, first: Callable[[int], bool]) -> Self:
+        """With some classes from summaries; ``first`` tells which are of the first task."""
+        return self.replaced(
+            {
+                label: described(each, prior.nu, prior.spread, rank, prior.offset(each.n, first(label)))
+                for label, each in known.items()
+            }
+        )
+
     def replaced(self, described: Mapping[int, Described]) -> Self:
         """With some classes described anew; numbers beyond the last class are new ones."""
         n_classes = max([len(self), *(label + 1 for label in described)])
-        ends = np.cumsum(self.numbers)
-        own = [slice(end - number, end) for end, number in zip(ends, self.numbers, strict=True)]
+        ends = np.cumsum(self.n_directions)
+        own = [slice(end - number, end) for end, number in zip(ends, self.n_directions, strict=True)]
         found = {}
         for name in Described._fields:
             old = getattr(self, name)
@@ -133,20 +142,22 @@ class Densities:
                 for label, each in described.items():
                     grown[label] = getattr(each, name)
                 found[name] = grown
-        numbers = [len(described[at].scales) if at in described else self.numbers[at] for at in range(n_classes)]
-        return replace(self, **found, numbers=np.array(numbers, np.int64))
+        numbers = [
+            len(described[at].scales) if at in described else self.n_directions[at] for at in range(n_classes)
+        ]
+        return replace(self, **found, n_directions=np.array(numbers, np.int64))
 
     def without(self, label: int) -> Self:
         """Without a class; later numbers decrease by one."""
         kept = np.arange(len(self)) != label
-        of_direction = np.repeat(kept, self.numbers)
+        of_direction = np.repeat(kept, self.n_directions)
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{n: a[of_direction if n in _BY_DIRECTION else kept] for n, a in arrays.items()})
 
     def _own(self, label: int) -> slice:
         """The places of the directions of a class."""
-        end = int(self.numbers[: label + 1].sum())
-        return slice(end - int(self.numbers[label]), end)
+        end = int(self.n_directions[: label + 1].sum())
+        return slice(end - int(self.n_directions[label]), end)
 
     def of_class(self, label: int) -> list[np.ndarray]:
         """All that the scores of a class depend on."""
@@ -176,14 +187,16 @@ class Densities:
         distances = self._around(space, classes, products)
         distances -= self._reductions(space, classes, products)
         heights = self.heights[classes].astype(distances.dtype)
-        return log_density(heights, distances, self.columns.shape[1])
+        return log_density(heights, distances, self.weighted_centers.shape[1])
 
     def approximate(self, space: Space, classes: np.ndarray) -> np.ndarray:
         """The same in float32, several times as fast; for learning only, where bits do not matter."""
         found = np.zeros((len(space.rows), len(classes)), np.float32)
         if not found.size:
             return found
-        for part in row_chunks(space.rows, max(self.columns.shape[1], int(self.numbers[classes].sum()))):
+        for part in row_chunks(
+            space.rows, max(self.weighted_centers.shape[1], int(self.n_directions[classes].sum()))
+        ):
             single = Space(*(each.astype(np.float32, copy=False) for each in space.at(part)))
             found[part] = self.scores(single, classes, _plain_products)
         return found
@@ -193,19 +206,21 @@ class Densities:
         kind = space.rows.dtype
         squared = space.squares[:, None] * self.inverses[classes].astype(kind)
         squared += products(np.square(space.along), self.weights[classes])
-        squared -= 2 * products(space.rows, self.columns[classes])
+        squared -= 2 * products(space.rows, self.weighted_centers[classes])
         squared += self.levels[classes].astype(kind)
         return squared
 
     def _reductions(self, space: Space, classes: np.ndarray, products: _Products) -> np.ndarray:
         """By how much the directions of the classes reduce the squared distances."""
         found = np.zeros((len(space.rows), len(classes)), space.rows.dtype)
-        parts = np.cumsum(self.numbers[classes]) * len(space.rows) // _AT_ONCE
+        parts = np.cumsum(self.n_directions[classes]) * len(space.rows) // _IN_CACHE
         starts = np.flatnonzero(np.diff(parts, prepend=-1)).tolist()
-        before = np.cumsum(self.numbers) - self.numbers  # how many directions come before those of a class
+        before = (
+            np.cumsum(self.n_directions) - self.n_directions
+        )  # how many directions come before those of a class
         for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):
             some = classes[start:end]
-            numbers = self.numbers[some]
+            numbers = self.n_directions[some]
             firsts = np.cumsum(numbers) - numbers  # of each class, among the directions of these classes
             if not numbers.any():
                 continue
@@ -224,7 +239,7 @@ class Densities:
 
         They are computed in float32, and are NaN or infinite where that is too small for the numbers.
         """
-        width, kind = self.columns.shape[1], np.float32
+        width, kind = self.weighted_centers.shape[1], np.float32
         with np.errstate(over="ignore", invalid="ignore"):
             single = Space(*(part.astype(kind) for part in space))
             around = self._around(single, slice(None), np.inner)
@@ -253,11 +268,11 @@ class Densities:
 
     def graph(self, graph: Any, space: str, along: str, order: np.ndarray) -> str:
         """Add the scores, with columns in this order, to an ONNX graph; returns the name of their value."""
-        width, every = self.columns.shape[1], np.arange(len(self.directions))
+        width, every = self.weighted_centers.shape[1], np.arange(len(self.directions))
         places = np.concatenate([every[:0], *(every[self._own(label)] for label in order)])
         squares = graph.add("ReduceSum", graph.add("Mul", space, space), np.array([1]), keepdims=1)
         distances = graph.add("MatMul", squares, self.inverses[order][None])
-        weights, columns = (values[order].T.astype(np.float64) for values in (self.weights, self.columns))
+        weights, columns = (values[order].T.astype(np.float64) for values in (self.weights, self.weighted_centers))
         if len(weights):
             distances = graph.add("Add", distances, graph.add("MatMul", graph.add("Mul", along, along), weights))
         distances = graph.add("Sub", distances, graph.add("MatMul", space, 2 * columns))
@@ -267,7 +282,7 @@ class Densities:
             off = graph.add(
                 "Gemm", graph.cast(space, np.float32), root, -self.offsets[places].astype(np.float32), transB=1
             )
-            members = np.repeat(np.arange(len(order)), self.numbers[order])
+            members = np.repeat(np.arange(len(order)), self.n_directions[order])
             sums = (members[:, None] == np.arange(len(order))).astype(np.float32)
             off = graph.cast(graph.add("MatMul", graph.add("Mul", off, off), sums), np.float64)
             distances = graph.add("Sub", distances, graph.add("Min", off, self.most[order]))
@@ -279,26 +294,30 @@ class Densities:
 
     def check(self, width: int, n_classes: int) -> None:
         """Raise ValueError unless this is a state of so many classes and features."""
-        total = int(self.numbers.sum()) if self.numbers.dtype == np.int64 and self.numbers.ndim == 1 else -1
+        total = (
+            int(self.n_directions.sum())
+            if self.n_directions.dtype == np.int64 and self.n_directions.ndim == 1
+            else -1
+        )
         shapes = {
             **dict.fromkeys(("counts", "traces", "rests", "inverses", "levels", "heights", "most"), (n_classes,)),
-            **dict.fromkeys(("means", "columns"), (n_classes, width)),
+            **dict.fromkeys(("means", "weighted_centers"), (n_classes, width)),
             "weights": (n_classes, self.weights.shape[-1]),
-            "numbers": (n_classes,),
+            "n_directions": (n_classes,),
             "directions": (total, width),
             **dict.fromkeys(("scales", "offsets"), (total,)),
         }
         kinds = {
-            "numbers": "int64",
+            "n_directions": "int64",
             "directions": _integers(width),
-            **dict.fromkeys(("means", "columns", "weights"), "float32"),
+            **dict.fromkeys(("means", "weighted_centers", "weights"), "float32"),
         }
         for name, shape in shapes.items():
             value = getattr(self, name)
             if value.shape != shape or value.dtype != kinds.get(name, "float64") or not np.isfinite(value).all():
                 raise ValueError(f"{name}: expected finite numbers of the shape {shape}")
         if (
-            (self.numbers < 0).any()
+            (self.n_directions < 0).any()
             or (self.counts <= 0).any()
             or (self.inverses <= 0).any()
             or (self.rests <= 0).any()
@@ -455,6 +474,14 @@ class Prior:
         The prior fits the classes that it comes from better than later ones, even where these have many samples.
         """
         return float(np.interp(np.log(count), *self.knots)) - first * float(self.knots[1, -1])
+
+    def blank_scores(self, space: Space) -> np.ndarray:
+        """Scores of a class without samples."""
+        return self.blank.scores(space, np.zeros(1, np.int64))[:, 0]
+
+    def novelty(self, space: Space, best: np.ndarray) -> np.ndarray:
+        """The log-density under a class without samples minus the best score; more for rows far from all classes."""
+        return self.blank_scores(space) - best + self.beyond(space)
 
     def beyond(self, space: Space) -> np.ndarray:
         """How far beyond all classes rows are, in units of novelty; zero for nearly all samples of any class."""
