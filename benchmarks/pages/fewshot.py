@@ -63,6 +63,7 @@ METHODS = (
     "er",
     "joint",
 )
+OURS = ("bayes", "bayes-replay")
 SHOTS = ("all", "20", "10", "5", "2", "1")
 DRAWN = ("bayes", "gauss-chain", "lda-frozen", "ncm", "taer", "logistic regression")
 PANELS = 6  # of the figure
@@ -255,17 +256,17 @@ def section(bench: Bench, data: FeatureSet) -> str:
 
 
 def summary(bench: Bench) -> str:
-    """The first method beside the best of the others on each data set, all classes together."""
-    best, *others = bench.methods
-    rows = []
+    """The recommended heads, and in brackets the best of the others, on each data set, all classes together."""
+    rivals, rows = [method for method in bench.methods if method not in OURS], []
     for data in bench.sets:
         row = [protocol_of(data).title]
         for shots in bench.shots:
             found = {method: Spread.of(bench.values(data, method, shots)["last"]).mean for method in bench.methods}
-            rivals = {method: found[method] for method in others if found[method] is not None}
-            rival = max(rivals, key=rivals.__getitem__, default=None)
-            ours = "–" if found[best] is None else f"{found[best]:.1f}"
-            row.append(ours if rival is None else f"{ours} ({rivals[rival]:.1f} {SHORT.get(rival, rival)})")
+            ours = (found[method] for method in bench.methods if method in OURS)
+            cell = " / ".join("–" if mean is None else f"{mean:.1f}" for mean in ours)
+            known = {method: mean for method in rivals if (mean := found[method]) is not None}
+            best = max(known, key=known.__getitem__, default=None)
+            row.append(cell if best is None else f"{cell} ({known[best]:.1f} {SHORT.get(best, best)})")
         rows.append(row)
     return f"### Summary\n\n{table(['samples per new class', *bench.shots], rows)}"
 
