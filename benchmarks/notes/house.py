@@ -5,8 +5,8 @@
 About 20 seconds per revision. With ``--fill`` the table is also written into docs/evidence/notes.md.
 
 Lines of code have no comments, docstrings and empty lines. The core is ``src/taer`` without ``zoo/`` and ``paper/``. Words
-are those of README, of Markdown pages in ``docs/`` outside of evidence and reference, and of the prose in notebooks. A walk is
-counted by a profiler on embedded data: functions, files and lines of code of the functions that run.
+are those of README, of Markdown pages in ``docs/`` outside of evidence and reference, and of the prose in notebooks. A walk
+is counted by a profiler on embedded data: functions, files and lines of code of the functions that run.
 """
 
 from __future__ import annotations
