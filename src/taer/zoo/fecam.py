@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from taer.heads import exact
 from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
-from taer.heads.closed_form.linalg import whitener
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.params import param
-from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations
+from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations, replace_whiteners
 
 # The smallest eigenvalue, relative to the mean variance, of the shrinkage target along the sum of all features. If that
 # sum is constant, as for rows of unit length far from zero, the target would be singular, and noise would dominate.
@@ -65,16 +63,12 @@ class FeCAM(
     def _update(self, classes: np.ndarray) -> None:
         if self.gamma2 > self.gamma1:
             raise ValueError(f"FeCAM: gamma2 must be at most gamma1 = {self.gamma1:g}, got {self.gamma2:g}")
-        statistics, width = self.statistics_, len(self.embedding_.center)
-        whiteners = self.whiteners_ if hasattr(self, "whiteners_") else np.zeros((0, width, width), np.float32)
-        self.whiteners_: np.ndarray = grown(whiteners, len(self.classes_))
         self.weights_ = grown(self.weights_.astype(np.float64), len(self.classes_))  # means at unit length
         self.offsets_ = np.zeros(len(self.classes_))
         center = self.embedding_.center
-        self.weights_[classes] = unit_rows(statistics.means[classes] + center) - center
-        for number in classes.tolist():
-            matrix = correlations(self._covariance(number), self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
-            self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
+        self.weights_[classes] = unit_rows(self.statistics_.means[classes] + center) - center
+        found = (correlations(self._covariance(number), self.gamma1, self.gamma2) for number in classes.tolist())
+        replace_whiteners(self, classes, (each + _RIDGE * np.eye(len(center)) for each in found))
 
     def _centers(self) -> np.ndarray:
         return self.weights_
