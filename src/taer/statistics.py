@@ -313,8 +313,8 @@ def _variances(scatter: np.ndarray) -> np.ndarray:
 
 def _above_rounding(part: np.ndarray, whole: np.ndarray, squares: np.ndarray) -> np.ndarray:
     """What is left of a scatter, without features of which only rounding is left: that may be a negative variance."""
-    kept = _variances(part) > _LOST * _variances(whole) + _ROUNDING * squares
-    return part * kept if part.ndim == 1 else part * kept * kept[:, None]
+    used = _variances(part) > _LOST * _variances(whole) + _ROUNDING * squares
+    return part * used if part.ndim == 1 else part * used * used[:, None]
 
 
 def _without(statistics: ClassStatistics, labels: np.ndarray) -> ClassStatistics:

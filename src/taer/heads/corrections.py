@@ -42,16 +42,16 @@ def unlearn(head: Any, X: Any, y: Any, sample_weight: Any) -> None:
 
 
 def _subtract(head: Any, taken: Any) -> None:
-    kept = head._sums()
+    known = head._sums()
     for number, count in zip(taken.labels.tolist(), taken.counts.tolist(), strict=True):
-        if count > kept.counts[number] * (1 + 1e-9):
+        if count > known.counts[number] * (1 + 1e-9):
             label = head.learning_order_[number].label
             raise ValueError(
-                f"{count:g} samples of {label!r} are to be taken back, but only {kept.counts[number]:g} were learned"
+                f"{count:g} samples of {label!r} are to be taken back, but only {known.counts[number]:g} were learned"
             )
-    left = kept - taken
-    gone = np.setdiff1d(kept.labels, left.labels)
-    if len(gone) == len(kept.labels):
+    left = known - taken
+    gone = np.setdiff1d(known.labels, left.labels)
+    if len(gone) == len(known.labels):
         raise ValueError("no sample of any class would be left; start with a new head instead")
     changed = np.setdiff1d(taken.labels, gone)
     if len(gone):

@@ -25,11 +25,11 @@ def warn_of_few(name: str, labels: np.ndarray, counts: np.ndarray) -> None:
     """
     known, arriving = np.split(counts, [len(counts) - len(labels)])
     usual = np.median(known)
-    few = np.flatnonzero((arriving < FEW) & (_TIMES * arriving <= usual))
-    if not len(few):
+    scarce = np.flatnonzero((arriving < FEW) & (_TIMES * arriving <= usual))
+    if not len(scarce):
         return
-    listed = ", ".join(f"{labels[i]}: {arriving[i]:.0f}" for i in few[:3]) + (", …" if len(few) > 3 else "")
-    who = "1 new class has" if len(few) == 1 else f"{len(few)} new classes have"
+    listed = ", ".join(f"{labels[i]}: {arriving[i]:.0f}" for i in scarce[:3]) + (", …" if len(scarce) > 3 else "")
+    who = "1 new class has" if len(scarce) == 1 else f"{len(scarce)} new classes have"
     warnings.warn(
         f"{name}: {who} fewer than {FEW} samples ({listed}) beside known classes of {usual:.0f}; this head will take "
         "many of their samples for known classes. Give more samples, or take a head for few samples, such as bayes",

@@ -75,12 +75,12 @@ class BiC(
         old, share = Blocks([task.old]), self._old_share(task)
 
         def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
-            kept: Any = 0
+            distilled: Any = 0
             if share:
                 teacher = batch.rows @ before.T + offsets
-                kept = old.distillation(scores, teacher) * (share / TEMPERATURE * batch.weight)[:, None]
+                distilled = old.distillation(scores, teacher) * (share / TEMPERATURE * batch.weight)[:, None]
             found = cross_entropy_gradient(scores, batch.constants["target"], (1 - share) * batch.weight)
-            found[:, task.old] += kept
+            found[:, task.old] += distilled
             return found
 
         return gradient

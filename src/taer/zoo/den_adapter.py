@@ -96,8 +96,8 @@ class DENAdapter(TaskHead, name="den-adapter", card=GUESSING):
 
         plan = NetworkPlan(Samples(task.X, {"target": task.y}), cross_entropy, resting_units=known, move=move)
         self._loop().train(larger, plan)
-        kept = np.append(np.ones(known, bool), larger.hidden[known:].any(axis=1))
-        return Network(larger.hidden[kept], larger.columns[:, kept], larger.gates[kept])
+        used = np.append(np.ones(known, bool), larger.hidden[known:].any(axis=1))
+        return Network(larger.hidden[used], larger.columns[:, used], larger.gates[used])
 
     def _loss(self, task: Task, network: Network) -> float:
         total = 0.0

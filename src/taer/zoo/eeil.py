@@ -64,10 +64,10 @@ def _cross_distilled(blocks: Blocks, teacher: np.ndarray) -> Callable[[np.ndarra
     def gradient(scores: np.ndarray, batch: Batch) -> np.ndarray:
         distilled = blocks.columns
         if len(distilled):
-            kept = blocks.distillation(scores, batch.rows @ teacher.T) / TEMPERATURE
+            gradients = blocks.distillation(scores, batch.rows @ teacher.T) / TEMPERATURE
         found = cross_entropy_gradient(scores, batch.constants["target"], batch.weight)
         if len(distilled):
-            found[:, distilled] += kept * batch.weight[:, None]
+            found[:, distilled] += gradients * batch.weight[:, None]
         return found
 
     return gradient

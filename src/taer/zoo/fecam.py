@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from taer.heads import exact
 from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
-from taer.heads.closed_form.linalg import whitener
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import FLOATS
 from taer.heads.params import param
-from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations
+from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations, replace_whiteners
 
 # The smallest eigenvalue, relative to the mean variance, of the shrinkage target along the sum of all features. If that
 # sum is constant, as for rows of unit length far from zero, the target would be singular, and noise would dominate.
@@ -69,22 +67,21 @@ class FeCAM(
     def _update(self, classes: np.ndarray) -> None:
         if self.gamma2 > self.gamma1:
             raise ValueError(f"FeCAM: gamma2 must be at most gamma1 = {self.gamma1:g}, got {self.gamma2:g}")
-        statistics, width = self.statistics_, len(self.embedding_.center)
-        whiteners = self.whiteners_ if hasattr(self, "whiteners_") else np.zeros((0, width, width), np.float32)
-        self.whiteners_: np.ndarray = grown(whiteners, len(self.classes_))
         self.weights_ = grown(self.weights_.astype(np.float64), len(self.classes_))  # means at unit length
         self.offsets_ = np.zeros(len(self.classes_))
         center = self.embedding_.center
-        means = statistics.means[classes] + center
+        means = self.statistics_.means[classes] + center
         self.weights_[classes] = (means if self.embedding_.how == "none" else unit_rows(means)) - center
-        for number in classes.tolist():
-            covariance = self._covariance(number)
-            if 0 < np.trace(covariance) / width < _LOST[self.dtype_]:
-                raise ValueError(
-                    "FeCAM cannot learn features of this size: their squares are lost; scale the features to about 1"
-                )
-            matrix = correlations(covariance, self.gamma1, self.gamma2) + _RIDGE * np.eye(width)
-            self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
+        found = (self._correlations(number) for number in classes.tolist())
+        replace_whiteners(self, classes, (each + _RIDGE * np.eye(len(center)) for each in found))
+
+    def _correlations(self, number: int) -> np.ndarray:
+        covariance = self._covariance(number)
+        if 0 < np.trace(covariance) / len(covariance) < _LOST[self.dtype_]:
+            raise ValueError(
+                "FeCAM cannot learn features of this size: their squares are lost; scale the features to about 1"
+            )
+        return correlations(covariance, self.gamma1, self.gamma2)
 
     def _centers(self) -> np.ndarray:
         return self.weights_

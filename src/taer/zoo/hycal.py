@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.special import expit, ndtr
 
 from taer.heads import exact
-from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
-from taer.heads.closed_form.linalg import squared_distances, whitener
+from taer.heads.closed_form.linalg import squared_distances
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
-from taer.heads.fitted import Fitted, array
+from taer.heads.fitted import Fitted
 from taer.heads.params import param
+from taer.zoo.shared.low_rank import WHITENERS, replace_whiteners
 
 _ONE = 1e-3  # variance of a class of one sample, as in the authors' code
 _SPREAD = 1e-6  # the least standard deviation by which scores are divided
@@ -70,30 +70,25 @@ class HyCal(
     least: int = param(20, "samples from which on a class has a Mahalanobis distance", at_least=1)
     scale: float = param(5.0, "how slowly its weight grows with further samples", above=0)
 
-    fitted: ClassVar[dict[str, Fitted]] = {
-        "whiteners_": array(
-            "classes",
-            "width",
-            "width",
-            triangular=True,
-            help="inverse Cholesky factors of the matrix of each class",
-        )
-    }
+    fitted: ClassVar[dict[str, Fitted]] = WHITENERS
+    if TYPE_CHECKING:
+        whiteners_: np.ndarray
 
     @property
     def per_class(self) -> bool:
         return True
 
     def _update(self, classes: np.ndarray) -> None:
-        center, width = self.embedding_.center, len(self.embedding_.center)
-        whiteners = self.whiteners_ if hasattr(self, "whiteners_") else np.zeros((0, width, width), np.float32)
-        self.whiteners_: np.ndarray = grown(whiteners, len(self.classes_))
+        center = self.embedding_.center
         means = self.statistics_.means[classes] + center
         apart = (means if self.embedding_.how == "none" else unit_rows(means)) - center
         self._set(classes, apart, apart @ center)
-        for number, prototype in zip(classes.tolist(), apart, strict=True):
-            matrix = self._covariance(number, prototype) + self._square(number) * self.shrinkage * np.eye(width)
-            self.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
+        around = (self._shrunk(*each) for each in zip(classes.tolist(), apart, strict=True))
+        replace_whiteners(self, classes, around)
+
+    def _shrunk(self, number: int, prototype: np.ndarray) -> np.ndarray:
+        shrinkage = self._square(number) * self.shrinkage
+        return self._covariance(number, prototype) + shrinkage * np.eye(len(prototype))
 
     def _covariance(self, number: int, prototype: np.ndarray) -> np.ndarray:
         """The covariance of a class around its prototype, which is not its mean."""
@@ -114,13 +109,13 @@ class HyCal(
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         rows, counts = self.embedding_(X), self.statistics_.counts
         scores = _standardized(self._cosines(rows))
-        many = np.flatnonzero(counts >= self.least)
-        if len(many):
+        measured = np.flatnonzero(counts >= self.least)
+        if len(measured):
             near = np.stack(
                 [-squared_distances(rows, self.weights_[c], self.whiteners_[c]) for c in self._all()], 1
             )
-            weights = expit((counts[many] - self.least) / self.scale)
-            scores[:, many] = (1 - weights) * scores[:, many] + weights * _standardized(near)[:, many]
+            weights = expit((counts[measured] - self.least) / self.scale)
+            scores[:, measured] = (1 - weights) * scores[:, measured] + weights * _standardized(near)[:, measured]
         return (scores if classes is None else scores[:, classes]).astype(self.dtype_)
 
     def _cosines(self, rows: np.ndarray) -> np.ndarray:

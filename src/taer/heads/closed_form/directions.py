@@ -21,9 +21,9 @@ class _Used:
 
     def __init__(self, directions: np.ndarray) -> None:
         self.used = np.asarray(directions.any(axis=2))
-        few = self.used.mean() <= _PACKED
-        self.used |= not few
-        self.packed = _short(directions[self.used]) if few else None
+        is_sparse = self.used.mean() <= _PACKED
+        self.used |= not is_sparse
+        self.packed = _short(directions[self.used]) if is_sparse else None
         self.places = self.used.cumsum().reshape(self.used.shape) - 1  # of each direction among the used ones
 
     def products(self, rows: np.ndarray, directions: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -47,8 +47,8 @@ def products_along(
     The classes are a part of ``in_all`` that are asked for. Which directions are used is kept in ``derived``.
     """
     if in_all < _WORTH_FINDING * len(directions):
-        few = _short(directions[classes].reshape(-1, directions.shape[2]))
-        return exact.products(rows, few).reshape(len(rows), len(classes), directions.shape[1])
+        wanted = _short(directions[classes].reshape(-1, directions.shape[2]))
+        return exact.products(rows, wanted).reshape(len(rows), len(classes), directions.shape[1])
     return derived.of(directions, _Used, lambda: _Used(directions)).products(rows, directions, classes)
 
 

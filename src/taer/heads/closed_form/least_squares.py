@@ -71,10 +71,10 @@ def cross_validated(spectrum: np.ndarray, powers: np.ndarray, total: float, n: f
     is ``|Y|²``, all of centered data. Written without cancellation for ``n`` not above the rank:
     ``RSS = |Y|² - Σ power/e + Σ power/e · (γ/(e + γ))²`` and ``n - df = n - 1 - rank + Σ γ/(e + γ)``.
     """
-    kept = spectrum > _RANK * spectrum.max()
-    if not kept.any():
+    used = spectrum > _RANK * spectrum.max()
+    if not used.any():
         return 1.0
-    spectrum, explained = spectrum[kept], powers[kept] / spectrum[kept]
+    spectrum, explained = spectrum[used], powers[used] / spectrum[used]
     unexplained, left = total - explained.sum(), n - 1 - len(spectrum)
     if left <= 0 or unexplained <= 1e-9 * total:
         unexplained, left = 0.0, 0

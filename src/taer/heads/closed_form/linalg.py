@@ -114,8 +114,8 @@ def thin_eigen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(rows) >= rows.shape[1]:
         return eigen(rows.T @ rows)
     spectrum, vectors = np.linalg.eigh(rows @ rows.T)
-    kept = spectrum > 1e-9 * max(float(spectrum[-1]), np.finfo(float).tiny)
-    return (rows.T @ (vectors[:, kept] / np.sqrt(spectrum[kept]))).T, spectrum[kept]
+    used = spectrum > 1e-9 * max(float(spectrum[-1]), np.finfo(float).tiny)
+    return (rows.T @ (vectors[:, used] / np.sqrt(spectrum[used]))).T, spectrum[used]
 
 
 def eigen(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

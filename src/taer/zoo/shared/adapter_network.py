@@ -54,8 +54,8 @@ def descend(weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
 def shrunk(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
     """Group soft thresholding, the proximal map of the norm of each row."""
     lengths = np.sqrt(np.square(rows).sum(axis=1))
-    kept = np.maximum(1 - by / np.where(lengths > 0, lengths, 1), 0)
-    return rows * kept[:, None].astype(rows.dtype)
+    factors = np.maximum(1 - by / np.where(lengths > 0, lengths, 1), 0)
+    return rows * factors[:, None].astype(rows.dtype)
 
 
 @dataclass(frozen=True)

@@ -161,11 +161,11 @@ class GaussianHead(ClosedFormHead):
         directions, spectrum = thin_eigen(space)
         nu = self.strength_ * len(mean)
         order = np.argsort(-np.abs(np.log((spectrum + nu) / (count + nu))))[: self.directions_.shape[1]]
-        kept = exact.rounded(directions[order].astype(np.float16), np.float32).astype(np.float16)
+        stored = exact.rounded(directions[order].astype(np.float16), np.float32).astype(np.float16)
         self.directions_[label], self.spectra_[label], self.along_[label] = 0, count, 0
-        self.directions_[label, : len(order)] = kept
+        self.directions_[label, : len(order)] = stored
         self.spectra_[label, : len(order)] = spectrum[order]
-        self.along_[label, : len(order)] = kept.astype(np.float64) @ whitened(mean[None], factor)[0]
+        self.along_[label, : len(order)] = stored.astype(np.float64) @ whitened(mean[None], factor)[0]
 
     def _root_of_scatter(self, label: int) -> np.ndarray:
         """A square root of the whitened scatter: n along every direction except the stored ones."""

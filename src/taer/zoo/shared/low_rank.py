@@ -6,13 +6,16 @@ its samples. By Woodbury's identity so is its inverse, and a distance needs thos
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
+from taer.heads import exact
+from taer.heads.base import grown
 from taer.heads.closed_form.base import ClosedFormHead
-from taer.heads.closed_form.linalg import squared_distances
+from taer.heads.closed_form.linalg import squared_distances, whitener
 from taer.heads.fitted import Fitted, array
 from taer.threads import spread
 from taer.zoo.shared.shortlist import Shortlist
@@ -21,6 +24,26 @@ MOST = 64  # samples of a class; with more, reading their directions takes as lo
 AFTER = 64  # answers, which take about as long as making the bounds
 _NEGLIGIBLE = 1e-10  # of the largest variance: below it, what is left of a scatter is rounding
 _SHORT, _LONG = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
+
+
+WHITENERS = {
+    "whiteners_": array(
+        "classes",
+        "width",
+        "width",
+        triangular=True,
+        help="inverse Cholesky factors of the matrix of each class",
+    )
+}
+
+
+def replace_whiteners(head: Any, classes: np.ndarray, matrices: Iterable[np.ndarray]) -> None:
+    """Keep the whiteners of the matrices of some classes, beside those of others."""
+    width = len(head.embedding_.center)
+    whiteners = head.whiteners_ if hasattr(head, "whiteners_") else np.zeros((0, width, width), np.float32)
+    head.whiteners_ = grown(whiteners, len(head.classes_))
+    for number, matrix in zip(classes.tolist(), matrices, strict=True):
+        head.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
 
 
 class Covariance(NamedTuple):
@@ -113,15 +136,9 @@ class _Asked:
 class CovarianceHead(ClosedFormHead):
     """A head with a full covariance for each class, which answers by bounds if no class has many samples."""
 
-    fitted: ClassVar[dict[str, Fitted]] = {
-        "whiteners_": array(
-            "classes",
-            "width",
-            "width",
-            triangular=True,
-            help="inverse Cholesky factors of the matrix of each class",
-        )
-    }
+    fitted: ClassVar[dict[str, Fitted]] = WHITENERS
+    if TYPE_CHECKING:
+        whiteners_: np.ndarray
 
     @property
     def per_class(self) -> bool:

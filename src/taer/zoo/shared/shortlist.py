@@ -36,8 +36,10 @@ class Shortlist:
         blocks = np.zeros(n_classes, np.int64) if blocks is None else blocks
         by_block = np.argsort(blocks, kind="stable")
         used = int(np.flatnonzero(weights.any(axis=0)).max(initial=-1)) + 1  # the last ones may be empty
-        kept = directions[by_block, :used]
-        wide = (exact.widened(kept) if kept.dtype == np.float16 else kept.astype(np.float32)).reshape(-1, width)
+        sorted_ = directions[by_block, :used]
+        wide = (exact.widened(sorted_) if sorted_.dtype == np.float16 else sorted_.astype(np.float32)).reshape(
+            -1, width
+        )
         self.back, self.wide, self.whiteners = np.argsort(by_block), wide, whiteners
         self.along, self.weights = (part[by_block, :used].astype(np.float32) for part in (along, weights))
         self.levels, self.scales = (np.broadcast_to(part, n_classes)[by_block] for part in (levels, scales))
