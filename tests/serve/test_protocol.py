@@ -146,7 +146,7 @@ def test_mistakes_are_told_in_the_form_of_the_protocol(client):
 
 
 TRITON = """
-import json, sys
+import importlib.metadata, json, sys
 import numpy as np, tritonclient.http as triton
 
 client = triton.InferenceServerClient(sys.argv[1])
@@ -171,7 +171,7 @@ except triton.InferenceServerException as error:
 else:
     raise AssertionError("a model that is not there answered")
 assert all(one == found[0] for one in found), found
-print(json.dumps(found[0]))
+print(json.dumps([*found[0], importlib.metadata.version("tritonclient"), len(found)]))
 """
 
 
@@ -189,8 +189,9 @@ def test_the_client_of_triton_gets_the_same_answers(serve, tmp_path):
     command = [python, "-c", TRITON, server.url.removeprefix("http://"), str(tmp_path / "rows.npy")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    labels, probabilities, novelty = json.loads(done.stdout)
+    labels, probabilities, novelty, version, times = json.loads(done.stdout)
     expected = server.http.post("/predict", json={"vectors": rows.tolist()}).json()["predictions"]
     assert labels == [one["label"] for one in expected]
     assert probabilities == [one["probabilities"][0]["probability"] for one in expected]
     assert novelty == [one["novelty"] for one in expected]
+    print(f"tritonclient {version}: {len(rows)} rows, sent {times} times, have the bits of POST /predict")
