@@ -168,7 +168,7 @@ def refined(evidence: Evidence, points: np.ndarray, labels: np.ndarray) -> np.nd
 
 def _class_weights(head: Any) -> np.ndarray:
     """By direction of class means, how much the scatter along it counts: most where classes differ. The sum is one."""
-    psi = head.class_spread()[1]
+    psi = head.prior_.spread.psi
     weights: np.ndarray = psi / (1 + psi)
     return weights / max(float(weights.sum()), 1e-300)
 
@@ -180,7 +180,7 @@ def class_scatter(head: Any) -> float:
     length would be ``1 / (1 - h)²`` times as large, where h is the part of it that is due to the sample itself: as in
     generalized cross-validation. Samples of later tasks have no part in the prior.
     """
-    directions, weights, width = head.class_spread()[0], _class_weights(head), head.n_features_in_
+    directions, weights, width = head.prior_.spread.directions, _class_weights(head), head.n_features_in_
     counts, traces = head.densities_.counts, head.densities_.traces
     last = getattr(head, "prior_task_", 1)
     first = np.array([learned.task <= last for learned in head.learning_order_])
