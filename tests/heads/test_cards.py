@@ -183,8 +183,8 @@ def test_methods_folds_the_zoo(cli):
     assert "weight of the stored logits" not in out  # a parameter of the zoo alone
 
 
-def test_help_of_the_recommended_head_fits_on_a_screen():
-    assert len(taer.Bayes.__doc__.splitlines()) <= 70
+def test_the_description_of_the_recommended_head_is_short():
+    assert len(taer.Bayes.__doc__.splitlines()) <= 50
     assert "densities_ :" not in taer.Bayes.__doc__
 
 

@@ -50,7 +50,7 @@ def documented(head: type) -> str:
     sections = [("Parameters", parameters), ("Attributes", [*attributes, *_coefficients(head)])]
     described = ["\n".join([title, "-" * len(title), *entries]) for title, entries in sections if entries]
     names = ", ".join(f"``{name}``" for name in stored)
-    also = textwrap.fill(f"Also stored, if there is something to store: {names}.", 116)
+    also = textwrap.fill(f"Also stored, if any: {names}.", 116)
     return "\n\n".join([about, also, *described, *rest]) + "\n"
 
 

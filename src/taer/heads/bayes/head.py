@@ -54,30 +54,17 @@ class Bayes(
 ):
     """Gaussian classes with a prior that is learned in the first task: from one example per class to thousands.
 
-    The first task fixes a map to a space in which samples scatter around their class mean by one in every direction,
-    and class means by ``psi``. There, a class of n samples with mean ``m`` and scatter ``S`` has a Student's t as its
-    predictive distribution, with the center ``n·psi / (n·psi + 1) · m`` and the shape ``(S + nu·I) / (n + nu) +
-    psi / (n·psi + 1)``. The score is its log-density, with half of the log-determinant, plus an offset that makes
-    scores of few and of many samples comparable. What no formula gives (offsets, ``nu``, the temperature of
-    ``predict_proba``) is measured in the first task, some of whose classes are treated as new.
-
-    Old scores never change. A known class that gets more samples has nearly the same scores as if it had got all in one
-    call. ``docs/how/bayes.md`` explains the method.
-
-    References
-    ----------
-    S. Ioffe, "Probabilistic Linear Discriminant Analysis", ECCV 2006, for the prior on means.
+    Rows are mapped to a space in which samples scatter around their class mean by one in every direction. A score is the
+    log-density of a Student's t there, which follows from the samples and the prior, plus an offset for their number. Old
+    scores never change; samples in several calls give nearly those of one. ``docs/how/bayes.md`` explains the method.
 
     Examples
     --------
     >>> import taer
     >>> sketches = taer.load_features()
-    >>> X, y = sketches.train_x, sketches.train_y
+    >>> X, y, known = sketches.train_x, sketches.train_y, sketches.test_y <= 20
     >>> head = taer.Bayes().partial_fit(X[y < 20], y[y < 20])
-    >>> five = [i for c in range(20, 25) for i in (y == c).nonzero()[0][:5]]
-    >>> head = head.partial_fit(X[five], y[five])  # five more classes, of five samples each
-    >>> asked = (sketches.test_y >= 20) & (sketches.test_y < 25)
-    >>> head.score(sketches.test_x[asked], sketches.test_y[asked]) > 0.5
+    >>> head.partial_fit(X[y == 20][:5], y[y == 20][:5]).score(sketches.test_x[known], sketches.test_y[known]) > 0.5
     True
     """
 
@@ -86,8 +73,8 @@ class Bayes(
 
     prior_samples: int = param(
         0,
-        "how many samples the prior waits for, if small batches come instead of a first task. Until so many have come, "
-        "they are kept, the prior is fitted again whenever their number has doubled, and old scores move",
+        "samples that the prior waits for, if small batches come instead of a first task. They are kept until then, "
+        "the prior is fitted again whenever they have doubled, and old scores move",
         at_least=0,
     )
 
