@@ -12,7 +12,7 @@ from taer.cli.app import HEADS, app
 from taer.cli.discover import named_samples
 from taer.cli.examples import ExamplesArgument, Reading, read_examples, reads_examples
 from taer.cli.inputs import Reader
-from taer.cli.multilabel import Separator, learn_labels
+from taer.cli.multilabel import Separator, learn_labels, refuse_options
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
 from taer.cli.progress import stage
@@ -82,8 +82,7 @@ def fit(
     if not 0 < false_alarms < 1:
         raise ValueError(f"--false-alarms must be above 0 and below 1, got {false_alarms:g}")
     if multi_label:
-        if unknown is not None:
-            raise ValueError("--unknown is for heads of one label; with --multi-label a sample may have none")
+        refuse_options("--multi-label", {"--unknown": unknown})
         from taer.multilabel.model import MultiLabel
 
         many = MultiLabel(head)

@@ -14,7 +14,7 @@ import typer
 
 from taer.cli.answers import Format
 from taer.cli.inputs import Reader
-from taer.cli.labeled import Labeling, short
+from taer.cli.labeled import Labeling, label_table, short
 from taer.cli.progress import stage
 from taer.cli.tables import Column
 from taer.cli.wording import counted
@@ -75,6 +75,31 @@ def learn_labels(model: MultiLabel, data: FeatureSet, judged: str | None, separa
 
 def _judged(labels: list[Any], classes: list[Any] | None) -> list[Any]:
     return labels if classes is None else [label for label in labels if label in classes]
+
+
+def refuse_options(what: Path | str, options: dict[str, Any]) -> None:
+    """Raise if an option was given that only heads of one label have."""
+    if given := [name for name, value in options.items() if value is not None]:
+        verb = "is" if len(given) == 1 else "are"
+        raise ValueError(f"{what}: has several labels per sample; {', '.join(given)} {verb} for heads of one label")
+
+
+def predict_labels(
+    file: Path,
+    reader: Reader,
+    inputs: list[str],
+    out: Path | None,
+    prefix: str,
+    separator: str,
+    format: Format,
+    cell: Callable[[Any], Any],
+) -> None:
+    """Print the labels of each input, or write them into a table."""
+    if out is None:
+        print_labels(reader, inputs, separator, format, cell)
+        return
+    job = LabelsLabeling(file, reader, out, prefix, None, None, cell, separator=separator)
+    print(label_table(job, inputs))
 
 
 def print_labels(

@@ -14,7 +14,7 @@ from taer.cli.app import HEADS, app
 from taer.cli.examples import TextColumn, Weights
 from taer.cli.inputs import Reader
 from taer.cli.labeled import Labeling, label_table
-from taer.cli.multilabel import LabelsLabeling, Separator, print_labels
+from taer.cli.multilabel import Separator, predict_labels, refuse_options
 
 if TYPE_CHECKING:
     from taer.heads import Head
@@ -87,26 +87,12 @@ def predict(
     head = load_head(model)
     cell = harmless if escape_formulas else _unchanged
     if isinstance(head, MultiLabel):
-        if unknown is not None or top is not None or errors_at_most is not None:
-            raise ValueError(
-                f"{model}: has several labels per sample; --unknown, --top and --errors-at-most are for heads of one"
-            )
+        refuse_options(model, {"--unknown": unknown, "--top": top, "--errors-at-most": errors_at_most})
         reader = Reader(head, backbone, weights, text_column)
-        if out is None:
-            print_labels(reader, inputs, separator, format, cell)
-        else:
-            print(
-                label_table(
-                    LabelsLabeling(model, reader, out, prefix, None, None, cell, separator=separator), inputs
-                )
-            )
+        predict_labels(model, reader, inputs, out, prefix, separator, format, cell)
         return
-    if unknown is not None and unknown in head.classes_.astype(str):
-        raise ValueError(f"--unknown {unknown}: that is one of the classes")
-    _make_threshold(head, model, unknown)
+    _check_options(head, model, unknown, errors_at_most)
     automate = errors_at_most is not None
-    if errors_at_most is not None:
-        _check_promise(head, model, errors_at_most)
     top = None if top is None else min(top, len(head.classes_))
     reader = Reader(head, backbone, weights, text_column)
     if out is None:
@@ -127,6 +113,15 @@ def predict(
 
 def _unchanged(cell: Any) -> Any:
     return cell
+
+
+def _check_options(head: Head, model: Path, unknown: str | None, errors_at_most: float | None) -> None:
+    """Raise unless the head can answer so."""
+    if unknown is not None and unknown in head.classes_.astype(str):
+        raise ValueError(f"--unknown {unknown}: that is one of the classes")
+    _make_threshold(head, model, unknown)
+    if errors_at_most is not None:
+        _check_promise(head, model, errors_at_most)
 
 
 def _make_threshold(head: Head, model: Path, unknown: str | None) -> None:

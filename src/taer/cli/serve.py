@@ -104,18 +104,25 @@ def serve(
 
     Every change is a version that can be rolled back.
     """
-    if demo and (model or method or relearn):
-        raise ValueError("--demo brings a head of its own; leave out --model, --method and --relearn")
     if errors_at_most is not None and not 0 < errors_at_most < 1:
         raise ValueError(f"--errors-at-most must be above 0 and below 1, such as 0.02 (got {errors_at_most:g})")
-    if follow and (demo or model or method or relearn or inbox or errors_at_most or promote != Promote.auto):
-        raise ValueError("--follow takes what another service learns; only --backbone and addresses go with it")
-    if many and (demo or model or relearn or follow):
-        raise ValueError("--many serves heads that are in DIR; leave out --demo, --model, --relearn and --follow")
-    if memory and not many:
-        raise ValueError("--memory is for --many")
-    if model and relearn:
-        raise ValueError("--relearn goes on from the examples in DIR; leave out --model")
+    own = demo or model or relearn
+    learns = own or method or inbox or errors_at_most or promote != Promote.auto
+    for wrong, why in (
+        (
+            demo and (model or method or relearn),
+            "--demo brings a head of its own; leave out --model, --method and --relearn",
+        ),
+        (follow and learns, "--follow takes what another service learns; only --backbone and addresses go with it"),
+        (
+            many and (own or follow),
+            "--many serves heads that are in DIR; leave out --demo, --model, --relearn and --follow",
+        ),
+        (memory and not many, "--memory is for --many"),
+        (model and relearn, "--relearn goes on from the examples in DIR; leave out --model"),
+    ):
+        if wrong:
+            raise ValueError(why)
     try:
         from taer.serve.inbox import Bounds
         from taer.serve.run import Access, run
