@@ -16,8 +16,9 @@ done
 work=${CONTAINER_WORK:-$(mktemp -d)}
 name=taer-$$ port=8000
 store="--storage-driver vfs --root $work/store --runroot $work/run"
-# runc: crun refuses some layouts of cgroups. Intervals of health checks need systemd; below it is run by hand.
-run="podman $store --runtime runc run --detach --network host --ulimit host --health-interval disable"
+# runc, and limits below those of the host: in a container of its own, crun and larger limits are refused. Intervals of
+# health checks need systemd; below, the check is run by hand.
+run="podman $store --runtime runc run --detach --network host --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 --health-interval disable"
 finish() {
     podman $store --runtime runc rm --force --volumes $name > /dev/null 2>&1 || true
     if [ -z "${CONTAINER_WORK:-}" ]; then
@@ -40,7 +41,7 @@ buildah $store build --isolation chroot --format docker --build-arg BASE=localho
 
 serve() {
     $run --name $name --volume $name:/data --env TAER_TOKEN=secret localhost/taer --port $port > /dev/null
-    for _ in $(seq 60); do
+    for _ in $(seq 120); do
         curl --silent --fail localhost:$port/health > /dev/null && return
         sleep 1
     done
