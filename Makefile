@@ -96,6 +96,7 @@ test-long: lint $(OTHERS_INSTALLED)  ## every test, in random order, those of th
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow' -p randomly
 	$(SLOW_TESTS)
 	tools/kernels.sh $(BIN)
+	tools/container.sh $(BIN)
 
 # The core and its tests alone, without the extras. Tests that need more are skipped, with a reason.
 CORE_TESTS = -n 2 -m 'not slow and not system' --doctest-ignore-import-errors -rs -p no:cacheprovider
