@@ -125,7 +125,8 @@ def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str,
                 )
             if found == MULTI_LABEL and found not in formats:
                 raise ValueError(
-                    f"{path}: a head of several labels per sample, which only fit, learn and predict take"
+                    f"{path}: a head of several labels per sample, which only fit, learn and predict take; the "
+                    "service does not take them yet"
                 )
             if found.startswith("taer-head/") and found not in formats:
                 raise ValueError(
