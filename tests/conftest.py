@@ -23,6 +23,9 @@ from tests import tiers
 # Of properties: the same examples on every machine, and few enough for every day.
 everyday = settings(max_examples=50, deadline=None, derandomize=True, database=None)
 
+# Folders that browsers, notebooks and their libraries make in a home.
+OF_OTHERS = {".cache", ".config", ".ipython", ".jupyter", ".local", ".mozilla", ".pki"}
+
 # Random features by the thousand and hundreds of units are for real data; the contract holds for a few.
 SMALL = {
     "ranpac": {"width": 50},
@@ -69,29 +72,38 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session", autouse=True)
 def _home(tmp_path_factory):
-    """Tests have a home and a cache of their own. A browser or a notebook may leave files in it, taer may not."""
+    """Tests have a home and a cache of their own. A browser or a notebook may leave its folders in it, taer nothing."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("HOME", str(home))
         yield
-    left = [str(path.relative_to(home)) for path in home.rglob("*taer*")]
-    assert not left, f"tests left files in the home folder: {left[:5]}"
+    left = {path for path in home.iterdir() if path.name not in OF_OTHERS} | set(home.rglob("*taer*"))
+    assert not left, f"tests left files in the home folder: {sorted(map(str, left))[:5]}"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_network():
-    """This process may connect to this machine only. (Processes that it starts are not watched.)"""
-    connect, own = socket.socket.connect, {"localhost", "::1", socket.gethostname()}
+    """This process may connect to this machine only. Processes that it starts find a proxy that takes no connection."""
+    own = {"localhost", "127.0.0.1", socket.gethostname()}
 
-    def checked(sock, address):
-        if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM:
-            host = address[0]
-            assert host in own or host.startswith("127.") or host in _addresses(), f"a test connects to {host}"
-        return connect(sock, address)
+    def watched(connect):
+        def checked(sock, address):
+            if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM:
+                host = address[0]
+                known = host in {*own, "::1"} or host.startswith("127.") or host in _addresses()
+                assert known, f"a test connects to {host}"
+            return connect(sock, address)
+
+        return checked
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket.socket, "connect", checked)
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, watched(getattr(socket.socket, name)))
+        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+            patch.setenv(name, "http://127.0.0.1:9")  # where nothing listens
+        patch.setenv("NO_PROXY", ",".join(sorted(own | {host for host in _addresses() if ":" not in host})))
+        patch.setenv("HF_HUB_OFFLINE", "1")
         yield
 
 

@@ -22,11 +22,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { WRITE = 1, SYNC = 2, RENAME = 4, UNLINK = 8, OPEN = 16, TRUNCATE = 32, MKDIR = 64 };
+enum { WRITE = 1, SYNC = 2, RENAME = 4, UNLINK = 8, OPEN = 16, TRUNCATE = 32, MKDIR = 64, SHARED = 128 };
 enum { ONCE = 0, FROM_THEN_ON = 1, SHORT = 2 };
 
 struct control {
-    int64_t kinds, nth, error, mode, seen, failed;
+    int64_t kinds, nth, error, mode, seen, failed, failed_kinds;
 };
 static struct control *control;
 static const char *under;
@@ -49,7 +49,12 @@ static int counts(int kind, const char *path) {
     if (!control || !(control->kinds & kind) || strncmp(path, under, strlen(under))) return 0;
     int64_t number = __atomic_add_fetch(&control->seen, 1, __ATOMIC_SEQ_CST);
     int fails = number == control->nth || (control->mode == FROM_THEN_ON && number > control->nth);
-    if (fails) __atomic_add_fetch(&control->failed, 1, __ATOMIC_SEQ_CST);
+    if (fails) {
+        size_t length = strlen(path);
+        if (length > 4 && !strcmp(path + length - 4, "-shm")) kind = SHARED;
+        __atomic_or_fetch(&control->failed_kinds, kind, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(&control->failed, 1, __ATOMIC_SEQ_CST);
+    }
     return fails;
 }
 

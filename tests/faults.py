@@ -20,15 +20,19 @@ import pytest
 
 KINDS = {"write": 1, "sync": 2, "rename": 4, "unlink": 8, "open": 16, "truncate": 32, "mkdir": 64}
 _ONCE, _FROM_THEN_ON, _SHORT = range(3)
-_CONTROL = struct.Struct("6q")
+_CONTROL = struct.Struct("7q")
 
 
 @dataclass
 class Seen:
-    """The calls that were counted, and how many of them failed."""
+    """The calls that were counted, how many of them failed, and which kinds these were.
+
+    Calls on SQLite's index of its log, which processes share, have a kind of their own.
+    """
 
     calls: int = 0
     failed: int = 0
+    kinds: frozenset[str] = frozenset()
 
 
 def compiled(work: Path) -> Path:
@@ -62,9 +66,10 @@ class Faults:
         mode = _FROM_THEN_ON if from_then_on else _SHORT if short else _ONCE
         bits = sum(KINDS[kind] for kind in kinds or KINDS)
         seen = Seen()
-        self._control[:] = _CONTROL.pack(bits, nth, error, mode, 0, 0)
+        self._control[:] = _CONTROL.pack(bits, nth, error, mode, 0, 0, 0)
         try:
             yield seen
         finally:
-            *_, seen.calls, seen.failed = _CONTROL.unpack(self._control[:])
+            *_, seen.calls, seen.failed, failed = _CONTROL.unpack(self._control[:])
+            seen.kinds = frozenset(kind for kind, bit in {**KINDS, "shared": 128}.items() if failed & bit)
             self._control[:] = bytes(_CONTROL.size)
