@@ -42,7 +42,7 @@ def test_a_threshold_is_found_kept_and_used(cli, labeled, tmp_path):
     assert 0.2 < coverage < 1
     assert out.startswith(f"h: {100 * coverage:.1f} % need no person; at most 10 % of these answers are wrong")
     assert f"\n10 %            {100 * coverage:.1f} %  (promised)\n" in out
-    others = cli("automate", "h", "x.safetensors", "--errors-at-most", "0.2", "--confidence", "0.9", "--out", "g")[
+    others = cli("automate", "h", "x.safetensors", "--errors-at-most", "0.02", "--confidence", "0.9", "--out", "g")[
         1
     ]
     assert others.replace("  (promised)", "").split("\n\n")[1:] == out.replace("  (promised)", "").split("\n\n")[1:]
