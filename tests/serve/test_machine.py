@@ -507,3 +507,4 @@ def test_a_service_agrees_with_dictionaries(capsys):
     with capsys.disabled():
         print(f"\n{EXAMPLES} services, {Machine.done.total()} steps: {dict(Machine.done.most_common())}")
     assert Machine.done.keys() >= RULES
+    assert any(name.startswith("kill while it learns") for name in Machine.done)
