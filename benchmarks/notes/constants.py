@@ -1,6 +1,6 @@
 """What other values of the constants of ``bayes`` change, on held-out training samples.
 
-    python -m benchmarks.notes.constants --try ASKED=64 --try LEVEL=0.05 [FILE …]
+    python -m benchmarks.notes.constants --try ASKED=32 --try LEVEL=0.05 [FILE …]
 
 A third of the training samples of each class are asked, the others may be learned: the first half of the classes as first
 task, then the others with all, five and one samples. Accuracy is that on all classes, and on the first ones. Coverage of
