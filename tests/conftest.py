@@ -102,7 +102,9 @@ def _no_network():
             patch.setattr(socket.socket, name, watched(getattr(socket.socket, name)))
         for name in ("HTTP_PROXY", "HTTPS_PROXY"):
             patch.setenv(name, "http://127.0.0.1:9")  # where nothing listens
-        patch.setenv("NO_PROXY", ",".join(sorted(own | {host for host in _addresses() if ":" not in host})))
+        patch.setenv(
+            "NO_PROXY", ",".join(sorted(own | {"127.0.0.2"} | {host for host in _addresses() if ":" not in host}))
+        )
         patch.setenv("HF_HUB_OFFLINE", "1")
         yield
 

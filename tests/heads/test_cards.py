@@ -184,7 +184,7 @@ def test_methods_folds_the_zoo(cli):
 
 
 def test_the_description_of_the_recommended_head_is_short():
-    assert len(taer.Bayes.__doc__.splitlines()) <= 50
+    assert len(taer.Bayes.__doc__.splitlines()) <= 55
     assert "densities_ :" not in taer.Bayes.__doc__
 
 

@@ -10,7 +10,7 @@ from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import FLOATS
 from taer.heads.params import param
-from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations, replace_whiteners
+from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations, with_whiteners
 
 # The smallest eigenvalue, relative to the mean variance, of the shrinkage target along the sum of all features. If that
 # sum is constant, as for rows of unit length far from zero, the target would be singular, and noise would dominate.
@@ -73,7 +73,7 @@ class FeCAM(
         means = self.statistics_.means[classes] + center
         self.weights_[classes] = (means if self.embedding_.how == "none" else unit_rows(means)) - center
         found = (self._correlations(number) for number in classes.tolist())
-        replace_whiteners(self, classes, (each + _RIDGE * np.eye(len(center)) for each in found))
+        self.whiteners_ = with_whiteners(self, classes, (each + _RIDGE * np.eye(len(center)) for each in found))
 
     def _correlations(self, number: int) -> np.ndarray:
         covariance = self._covariance(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -14,7 +14,7 @@ from taer.heads.closed_form.linalg import squared_distances
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import Fitted
 from taer.heads.params import param
-from taer.zoo.shared.low_rank import WHITENERS, replace_whiteners
+from taer.zoo.shared.low_rank import WHITENERS, with_whiteners
 
 _ONE = 1e-3  # variance of a class of one sample, as in the authors' code
 _SPREAD = 1e-6  # the least standard deviation by which scores are divided
@@ -71,8 +71,6 @@ class HyCal(
     scale: float = param(5.0, "how slowly its weight grows with further samples", above=0)
 
     fitted: ClassVar[dict[str, Fitted]] = WHITENERS
-    if TYPE_CHECKING:
-        whiteners_: np.ndarray
 
     @property
     def per_class(self) -> bool:
@@ -84,7 +82,7 @@ class HyCal(
         apart = (means if self.embedding_.how == "none" else unit_rows(means)) - center
         self._set(classes, apart, apart @ center)
         around = (self._shrunk(*each) for each in zip(classes.tolist(), apart, strict=True))
-        replace_whiteners(self, classes, around)
+        self.whiteners_ = with_whiteners(self, classes, around)
 
     def _shrunk(self, number: int, prototype: np.ndarray) -> np.ndarray:
         shrinkage = self._square(number) * self.shrinkage

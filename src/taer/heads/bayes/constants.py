@@ -1,6 +1,7 @@
-"""The choices of the method: what each does. ``docs/how/bayes.md`` has how each was chosen and what it changes.
+"""The choices of the method: what each does.
 
-Numbers that only guard against rounding, or keep work in the cache, are beside their code.
+``docs/reference/bayes-constants.md`` has how each was chosen and what it changes. Numbers that only guard against
+rounding, or keep work in the cache, are beside their code.
 """
 
 from __future__ import annotations

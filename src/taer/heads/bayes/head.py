@@ -58,6 +58,10 @@ class Bayes(
     log-density of a Student's t there, which follows from the samples and the prior, plus an offset for their number. Old
     scores never change; samples in several calls give nearly those of one. ``docs/how/bayes.md`` explains the method.
 
+    References
+    ----------
+    S. Ioffe, "Probabilistic Linear Discriminant Analysis", ECCV 2006, for the prior on means.
+
     Examples
     --------
     >>> import taer

@@ -7,7 +7,7 @@ its samples. By Woodbury's identity so is its inverse, and a distance needs thos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -37,13 +37,14 @@ WHITENERS = {
 }
 
 
-def replace_whiteners(head: Any, classes: np.ndarray, matrices: Iterable[np.ndarray]) -> None:
-    """Keep the whiteners of the matrices of some classes, beside those of others."""
+def with_whiteners(head: Any, classes: np.ndarray, matrices: Iterable[np.ndarray]) -> np.ndarray:
+    """The whiteners of a head, with those of the matrices of some classes."""
     width = len(head.embedding_.center)
-    whiteners = head.whiteners_ if hasattr(head, "whiteners_") else np.zeros((0, width, width), np.float32)
-    head.whiteners_ = grown(whiteners, len(head.classes_))
+    before = head.whiteners_ if hasattr(head, "whiteners_") else np.zeros((0, width, width), np.float32)
+    found = grown(before, len(head.classes_))
     for number, matrix in zip(classes.tolist(), matrices, strict=True):
-        head.whiteners_[number] = exact.rounded(whitener(matrix), np.float32)
+        found[number] = exact.rounded(whitener(matrix), np.float32)
+    return found
 
 
 class Covariance(NamedTuple):
@@ -137,8 +138,6 @@ class CovarianceHead(ClosedFormHead):
     """A head with a full covariance for each class, which answers by bounds if no class has many samples."""
 
     fitted: ClassVar[dict[str, Fitted]] = WHITENERS
-    if TYPE_CHECKING:
-        whiteners_: np.ndarray
 
     @property
     def per_class(self) -> bool:
