@@ -183,9 +183,8 @@ class Gate:
                     await self._app(scope, bounded, safe)
             except HTTPException as error:  # of the limits of the token
                 await refuse(error.status_code, error.detail, *_as_bytes(error.headers))
-            except (
-                asyncio.CancelledError
-            ):  # there is no room for it, or the server stops and has waited long enough
+            except asyncio.CancelledError:
+                # There is no room for it, or the server stops and has waited long enough.
                 if not started:
                     ending = (b"connection", b"close"), (b"retry-after", b"1")
                     await refuse(503, CROWDED if upload.dropped else _STOPPING, *ending)
