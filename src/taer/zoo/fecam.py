@@ -76,8 +76,9 @@ class FeCAM(
         self.whiteners_ = with_whiteners(self, classes, (each + _RIDGE * np.eye(len(center)) for each in found))
 
     def _correlations(self, number: int) -> np.ndarray:
-        covariance = self._covariance(number)
-        if 0 < np.trace(covariance) / len(covariance) < _LOST[self.dtype_]:
+        covariance, count = self._covariance(number), self.statistics_.counts[number]
+        spread = np.trace(self.statistics_.scatters[number])  # not of the covariance: weights may be tiny, too
+        if 0 < spread / count / len(covariance) < _LOST[self.dtype_]:
             raise ValueError(
                 "FeCAM cannot learn features of this size: their squares are lost; scale the features to about 1"
             )
