@@ -106,6 +106,7 @@ class SlowStart(Normalize):
         return super().__call__(X)
 
 
+@pytest.mark.slow
 def test_the_same_bits_as_on_one_machine(tmp_path, monkeypatch):
     """A grid and a head in small: quick enough for every change."""
     import ray

@@ -47,6 +47,7 @@ def test_a_run_that_fails_does_not_stop_the_others(runs, tmp_path, jobs):
     assert sum(stored for _, _, stored in run_grid(runs, tmp_path)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_killed_grid_goes_on_where_it_was(features, tmp_path):
     save_features(features, tmp_path / "set.safetensors")

@@ -130,6 +130,7 @@ def test_what_decides_a_result_decides_its_name(features, runs):
     assert Run(base.stream, "taer", {"lr": 0.1}, 0).file_name == default  # a default given is the same run
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_editing_a_method_or_its_bases_makes_another_run(tmp_path):
     """In a copy of the package, the digest depends on the sources that a head imports, and on no others."""

@@ -82,6 +82,7 @@ def test_one_file_is_listed_and_run(in_clone):
     assert (code, err) == (2, "taer: LogitAdjustedER: tau must be a number, 0 or more, got -1\n")
 
 
+@pytest.mark.slow
 def test_one_file_is_saved_loaded_and_exported(in_clone, clone):
     pytest.importorskip("onnx")
     head = ("-m", "taer", "fit", "set.safetensors", "--method", "logit-adjusted", "--out", "head.safetensors")
@@ -133,6 +134,7 @@ def test_a_class_by_its_import_path_is_run_saved_and_loaded(outside):
     assert (code, len(out.splitlines())) == (0, 100), err
 
 
+@pytest.mark.slow
 def test_a_name_of_ones_own_is_known_once_its_module_is_imported(outside, tmp_path):
     (tmp_path / "mymodule.py").write_text(OWN.format(options=', name="own"'))
     listed = outside("--import", "mymodule", "methods")[1]
@@ -148,6 +150,7 @@ def test_a_name_of_ones_own_is_known_once_its_module_is_imported(outside, tmp_pa
     assert outside("--import", "mymodule", "predict", "h", "X.npy")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_report_says_what_to_import_for_a_name_of_ones_own(outside, tmp_path):
     pytest.importorskip("matplotlib")
     (tmp_path / "mymodule.py").write_text(OWN.format(options=', name="own"'))
@@ -171,6 +174,7 @@ def test_modules_that_cannot_be_imported(outside):
     assert (code, err[:40]) == (2, "taer: mymodule:Other: cannot be imported")
 
 
+@pytest.mark.slow
 def test_a_package_offers_heads_by_an_entry_point(outside, tmp_path):
     """By the names of their classes or, if they have none, by those of the entry points."""
     site = tmp_path / "site"
@@ -191,6 +195,7 @@ def test_a_package_offers_heads_by_an_entry_point(outside, tmp_path):
     assert (code, len(out.splitlines())) == (0, 100), err
 
 
+@pytest.mark.slow
 def test_editing_a_head_of_ones_own_makes_another_run(outside, tmp_path):
     (tmp_path / "mymodule.py").write_text(OWN.format(options=', name="own"'))
     code = "import mymodule; from taer.experiment import source_digest as d; print(d('own') == d('taer'), d('own'))"
