@@ -24,7 +24,7 @@ from tests import tiers
 everyday = settings(max_examples=50, deadline=None, derandomize=True, database=None)
 
 # Folders that browsers, notebooks and their libraries make in a home.
-OF_OTHERS = {".cache", ".config", ".ipython", ".jupyter", ".local", ".mozilla", ".pki"}
+OF_OTHERS = {".cache", ".config", ".ipython", ".jupyter", ".local", ".mozilla", ".npm", ".pki", ".ray", ".rustup"}
 
 # Random features by the thousand and hundreds of units are for real data; the contract holds for a few.
 SMALL = {

@@ -84,6 +84,7 @@ def proxy(request, options, serve, tmp_path, monkeypatch):
     command = request.param(tmp_path, port, server.url)
     home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     process = subprocess.Popen(command, env={**os.environ, **home}, stderr=subprocess.PIPE, text=True)
+    monkeypatch.setenv("NO_PROXY", f"{os.environ['NO_PROXY']},{NAME}")
     find = socket.getaddrinfo
     monkeypatch.setattr(
         socket,
