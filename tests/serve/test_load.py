@@ -10,6 +10,7 @@ import time
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import wraps
+from pathlib import Path
 
 import httpx2 as httpx
 import numpy as np
@@ -90,8 +91,10 @@ def teacher(url, number, seen, stop):
 def size(server):
     """Resident bytes of the server and of the process that learns, and open files of the server."""
     own, pages = server.process.pid, 0
-    with open(f"/proc/{own}/task/{own}/children") as file:
-        processes = [own, *file.read().split()]
+    processes = {str(own)}  # a child is listed by the thread that started it
+    for children in Path(f"/proc/{own}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            processes.update(children.read_text().split())
     for process in processes:
         with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{process}/statm") as file:
             pages += int(file.read().split()[1])
