@@ -11,10 +11,8 @@ from scipy.stats import multivariate_t
 import taer
 from taer.heads.bayes import held_out, state, trial
 from taer.heads.bayes.constants import STRENGTHS
-from taer.heads.bayes.density import Classes, Spread, Summary, merged, summarize
+from taer.heads.bayes.density import Classes, Space, Spread, Summary, log_densities, merged, summarize, view_of
 from taer.heads.bayes.held_out import folded_scores
-from taer.heads.bayes.state import Space
-from taer.heads.bayes.trial import log_densities, view_of
 from tests.conftest import blobs
 
 

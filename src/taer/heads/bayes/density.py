@@ -23,6 +23,34 @@ class Spread(NamedTuple):
     rest: float  # variance along all other directions
     width: int  # features; the rows may be coordinates of a subspace of fewer dimensions
 
+    @property
+    def inverses(self) -> tuple[float, np.ndarray]:
+        """The inverse variance of all samples along no direction, and what is added to it along each."""
+        others = 1 / (1 + self.rest)
+        return others, 1 / (1 + self.psi) - others
+
+
+class Space(NamedTuple):
+    """Rows in the space of the prior."""
+
+    rows: np.ndarray
+    squares: np.ndarray  # squared lengths
+    along: np.ndarray  # along the directions of class means
+
+    def at(self, which: np.ndarray | slice) -> Space:
+        """Some of the rows."""
+        return Space(self.rows[which], self.squares[which], self.along[which])
+
+    @classmethod
+    def single(cls, rows: np.ndarray, spread: Spread) -> Space:
+        """Rows of the space in single precision: enough for learning, and faster."""
+        rows = rows.astype(np.float32)
+        return cls(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T.astype(np.float32))
+
+    @classmethod
+    def joined(cls, parts: list[Space]) -> Space:
+        return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
 
 class Summary(NamedTuple):
     """A summary of the samples of a class."""
@@ -154,6 +182,41 @@ def centers_of(n: np.ndarray, means: np.ndarray, spread: Spread) -> np.ndarray:
     share = n * spread.rest / (n * spread.rest + 1)
     pulled: np.ndarray = share * means + ((n * spread.psi / (n * spread.psi + 1) - share) * (means @ q.T)) @ q
     return pulled
+
+
+class View(NamedTuple):
+    """Classes from some rows: all that their log-densities depend on, except ``nu``."""
+
+    known: Classes
+    crossed: np.ndarray  # the rows of the classes along the directions of the spread
+    center: np.ndarray  # along these
+    squares: np.ndarray  # squared distances of the rows from the centers
+    off: np.ndarray  # by class: the rows less the center, along the rows of the class
+
+
+def view_of(space: Space, known: Classes, spread: Spread) -> View:
+    """Classes from these rows, in their precision."""
+    kind, centers = space.rows.dtype, centers_of(known.n, known.mean, spread)
+    squares = space.squares[:, None] - 2 * (space.rows @ centers.T.astype(kind))
+    squares += np.square(centers).sum(axis=1).astype(kind)
+    off = space.rows @ known.rows.astype(kind).swapaxes(1, 2) - (known.rows @ centers[:, :, None]).swapaxes(
+        1, 2
+    ).astype(kind)
+    return View(known, known.rows @ spread.directions.T, centers @ spread.directions.T, squares, off)
+
+
+def log_densities(space: Space, view: View, nu: float, spread: Spread) -> np.ndarray:
+    """Tempered log-densities of rows for classes, in the precision of the rows."""
+    kind, shapes = space.rows.dtype, shapes_of(view.known, view.crossed, nu, spread)
+    weights, inner, variance = (each.astype(kind) for each in (shapes.weights, shapes.inner, shapes.variance))
+    weighted = (shapes.weights * view.center).astype(kind)
+    distances = view.squares / variance + np.square(space.along) @ weights.T - 2 * (space.along @ weighted.T)
+    distances += (shapes.weights * np.square(view.center)).sum(axis=1).astype(kind)
+    turned = view.crossed * shapes.weights[:, None]
+    off = view.off / variance[:, None, None] + space.along @ turned.swapaxes(1, 2).astype(kind)
+    off -= (turned @ view.center[:, :, None]).swapaxes(1, 2).astype(kind)
+    distances -= np.minimum(((off @ inner) * off).sum(axis=2).T, shapes.most)
+    return log_density(shapes.height, distances, spread.width)
 
 
 def log_density(heights: np.ndarray, distances: np.ndarray, width: int) -> np.ndarray:

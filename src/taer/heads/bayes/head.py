@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from taer.heads.base import Head, Task
 from taer.heads.bayes import names
 from taer.heads.bayes.constants import ASKED, BROAD, LEADING, PRIOR_CLASSES, SMALL, TRIED, UNLABELED
-from taer.heads.bayes.density import Summary, merged, summarize
+from taer.heads.bayes.density import Space, Summary, merged, summarize
 from taer.heads.bayes.held_out import first_novelties, held_out_scores, novelties_of
 from taer.heads.bayes.novelty import Novelties
 from taer.heads.bayes.prior import Pseudo
 from taer.heads.bayes.spectra import leading_rows
-from taer.heads.bayes.state import Densities, Prior, Space
+from taer.heads.bayes.state import Densities, Prior
 from taer.heads.bayes.sums import Summaries
 from taer.heads.bayes.trial import chosen, fitted_prior
 from taer.heads.bayes.waiting import Waiting

@@ -9,18 +9,20 @@ import numpy as np
 from taer.heads.bayes.constants import AT_ONCE, COMPARED, FIRST_FOLDS, HELD_OUT, NEAREST
 from taer.heads.bayes.density import (
     Classes,
+    Space,
     Spread,
     Summary,
+    View,
     centers_of,
-    log_density,
+    log_densities,
     merged,
-    shapes_of,
     summarize,
+    view_of,
 )
 from taer.heads.bayes.novelty import Novelties
 from taer.heads.bayes.prior import Pseudo
-from taer.heads.bayes.state import Densities, Prior, Space
-from taer.heads.bayes.trial import Chosen, fitted_prior, log_densities, view_of
+from taer.heads.bayes.state import Densities, Prior
+from taer.heads.bayes.trial import Chosen, fitted_prior
 
 Found = dict[int, tuple[np.ndarray, np.ndarray]]  # misfits and novelties of samples, by class
 
@@ -61,32 +63,24 @@ def folded_scores(space: Space, folds: np.ndarray, nu: float, spread: Spread) ->
     All follows from the inner products of the samples, which are computed once for all folds.
     """
     rows, along, gram = space.rows, space.along, space.rows @ space.rows.T
-    kept = (folds != np.arange(folds.max() + 1)[:, None]).astype(np.float64)
-    n = kept.sum(axis=1)
-    share = kept / n[:, None]
+    used = (folds != np.arange(folds.max() + 1)[:, None]).astype(np.float64)
+    n = used.sum(axis=1)
+    share = used / n[:, None]
     means, shift = share @ rows, share @ gram  # of a class without a fold, and the samples along it
+    around = gram - shift[:, :, None] - shift[:, None] + (share * shift).sum(axis=1)[:, None, None]
+    around *= used[:, :, None] * used[:, None]
+    known = Classes(n, means, np.trace(around, axis1=1, axis2=2), rows[None], around, used)
     centers = centers_of(n, means, spread)
-    square = (share * shift).sum(axis=1)
-    around = gram - shift[:, :, None] - shift[:, None] + square[:, None, None]
-    around *= kept[:, :, None] * kept[:, None]
-    crossed = (along - (share @ along)[:, None]) * kept[:, :, None]
-    trace = np.trace(around, axis1=1, axis2=2)
-    shapes = shapes_of(Classes(n, means, trace, rows[None], around, kept), crossed, nu, spread)
-
-    # From here on, each sample with the class that has not seen it
-    at = np.arange(len(rows))
-    middle, across = rows @ centers.T, centers @ spread.directions.T
-    apart = along - across[folds]
-    distances = space.squares - 2 * middle[at, folds] + np.square(centers).sum(axis=1)[folds]
-    distances = distances / shapes.variance[folds] + (np.square(apart) * shapes.weights[folds]).sum(axis=1)
-    off = gram - shift[folds, at][:, None] - (middle.T - (share * middle.T).sum(axis=1)[:, None])[folds]
-    off = off * kept[folds] / shapes.variance[folds][:, None]
-    for fold in range(len(n)):
-        own = folds == fold
-        off[own] += (apart[own] * shapes.weights[fold]) @ crossed[fold].T
-        taken = ((off[own] @ shapes.inner[fold]) * off[own]).sum(axis=1)
-        distances[own] -= np.minimum(taken, shapes.most[fold])
-    return log_density(shapes.height[folds], distances, spread.width)
+    middle = rows @ centers.T
+    view = View(
+        known,
+        crossed=(along - (share @ along)[:, None]) * used[:, :, None],
+        center=centers @ spread.directions.T,
+        squares=space.squares[:, None] - 2 * middle + np.square(centers).sum(axis=1),
+        off=(gram - shift[:, :, None] - (middle.T - (share * middle.T).sum(axis=1)[:, None])[:, None])
+        * used[:, None],
+    )
+    return log_densities(space, view, nu, spread)[np.arange(len(rows)), folds]
 
 
 def novelties_of(held_out: Mapping[int, tuple[Space, np.ndarray]], prior: Prior, densities: Densities) -> Found:

@@ -17,10 +17,9 @@ from taer.heads.bayes.correction import (
     first_corrections,
     learned_columns,
 )
-from taer.heads.bayes.density import Summary
+from taer.heads.bayes.density import Space, Summary
 from taer.heads.bayes.head import Bayes
 from taer.heads.bayes.kept import KeptSamples, some_of_each
-from taer.heads.bayes.state import Space
 from taer.heads.bayes.sums import Summaries
 from taer.heads.card import Card
 from taer.heads.fitted import Fitted, value_of

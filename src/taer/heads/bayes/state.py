@@ -15,35 +15,13 @@ from numpy.typing import DTypeLike
 
 from taer.heads import exact
 from taer.heads.bayes.constants import NARROW
-from taer.heads.bayes.density import Classes, Spread, Summary, centers_of, log_density, nothing, shapes_of
+from taer.heads.bayes.density import Classes, Space, Spread, Summary, centers_of, log_density, nothing, shapes_of
 from taer.rows import row_chunks
 
 _WIDEST = 1 - 1e-9  # below one: how far directions may reduce a squared distance
 _SHARED = 1 / 8  # of the classes: rows with shorter lists have too few in common to be scored together
 _IN_CACHE = 1 << 20  # products with directions that are computed together, so that they stay in the cache
 _TIES = 1e-5  # relative difference below which scores may be equal in float32
-
-
-class Space(NamedTuple):
-    """Rows in the space of the prior."""
-
-    rows: np.ndarray
-    squares: np.ndarray  # squared lengths
-    along: np.ndarray  # along the directions of class means
-
-    def at(self, which: np.ndarray | slice) -> Space:
-        """Some of the rows."""
-        return Space(self.rows[which], self.squares[which], self.along[which])
-
-    @classmethod
-    def single(cls, rows: np.ndarray, spread: Spread) -> Space:
-        """Rows of the space in single precision: enough for learning, and faster."""
-        rows = rows.astype(np.float32)
-        return cls(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T.astype(np.float32))
-
-    @classmethod
-    def joined(cls, parts: list[Space]) -> Space:
-        return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 class Described(NamedTuple):
@@ -494,8 +472,8 @@ class Prior:
     @property
     def _inverses(self) -> tuple[float, np.ndarray]:
         """The inverse variance of all samples along no direction, and what is added to it along those of class means."""
-        others = float(1 / (1 + self.psi[-1]))
-        return others, exact.rounded((1 / (1 + self.psi[:-1]) - others)[None], np.float32)
+        others, more = self.spread.inverses
+        return others, exact.rounded(more[None], np.float32)
 
     def check(self, width: int, n_classes: int) -> None:
         """Raise ValueError unless this is a prior for this number of features."""

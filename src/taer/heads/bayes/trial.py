@@ -27,7 +27,7 @@ from taer.heads.bayes.constants import (
     TRIAL_RANK,
     TRIAL_ROWS,
 )
-from taer.heads.bayes.density import Classes, Spread, centers_of, log_density, nothing, shapes_of
+from taer.heads.bayes.density import Classes, Space, Spread, View, log_densities, nothing, view_of
 from taer.heads.bayes.prior import (
     Pseudo,
     class_means,
@@ -39,43 +39,8 @@ from taer.heads.bayes.prior import (
     whitening,
 )
 from taer.heads.bayes.spectra import coordinates
-from taer.heads.bayes.state import Prior, Space
+from taer.heads.bayes.state import Prior
 from taer.heads.closed_form.selection import evenly
-
-
-class View(NamedTuple):
-    """Classes from some rows: all that their log-densities depend on, except ``nu``."""
-
-    known: Classes
-    crossed: np.ndarray  # the rows of the classes along the directions of the spread
-    center: np.ndarray  # along these
-    squares: np.ndarray  # squared distances of the rows from the centers
-    off: np.ndarray  # by class: the rows less the center, along the rows of the class
-
-
-def view_of(space: Space, known: Classes, spread: Spread) -> View:
-    """Classes from these rows, in their precision."""
-    kind, centers = space.rows.dtype, centers_of(known.n, known.mean, spread)
-    squares = space.squares[:, None] - 2 * (space.rows @ centers.T.astype(kind))
-    squares += np.square(centers).sum(axis=1).astype(kind)
-    off = space.rows @ known.rows.astype(kind).swapaxes(1, 2) - (known.rows @ centers[:, :, None]).swapaxes(
-        1, 2
-    ).astype(kind)
-    return View(known, known.rows @ spread.directions.T, centers @ spread.directions.T, squares, off)
-
-
-def log_densities(space: Space, view: View, nu: float, spread: Spread) -> np.ndarray:
-    """Tempered log-densities of rows for classes, in the precision of the rows."""
-    kind, shapes = space.rows.dtype, shapes_of(view.known, view.crossed, nu, spread)
-    weights, inner, variance = (each.astype(kind) for each in (shapes.weights, shapes.inner, shapes.variance))
-    weighted = (shapes.weights * view.center).astype(kind)
-    distances = view.squares / variance + np.square(space.along) @ weights.T - 2 * (space.along @ weighted.T)
-    distances += (shapes.weights * np.square(view.center)).sum(axis=1).astype(kind)
-    turned = view.crossed * shapes.weights[:, None]
-    off = view.off / variance[:, None, None] + space.along @ turned.swapaxes(1, 2).astype(kind)
-    off -= (turned @ view.center[:, :, None]).swapaxes(1, 2).astype(kind)
-    distances -= np.minimum(((off @ inner) * off).sum(axis=2).T, shapes.most)
-    return log_density(shapes.height, distances, spread.width)
 
 
 class Episode(NamedTuple):
@@ -178,8 +143,8 @@ def _far(episodes: list[Episode], strength: float, best: np.ndarray) -> np.ndarr
     """The distance from the center that hardly a sample exceeds, of known or new classes, and a unit of it in novelty."""
     distances, blanks = [], []
     for space, spread in ((each.asked, each.spread) for each in episodes):
-        inverse, others = 1 / (1 + spread.psi), 1 / (1 + spread.rest)
-        distances.append(space.squares * others + np.square(space.along) @ (inverse - others))
+        others, more = spread.inverses
+        distances.append(space.squares * others + np.square(space.along) @ more)
         view = view_of(space, Classes.of(nothing(space.rows.shape[1])), spread)
         blanks.append(log_densities(space, view, strength * spread.width, spread)[:, 0])
     known = np.concatenate([~each.new[each.target] for each in episodes])
