@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import taer
 from taer.heads import Head
+from taer.heads.registry import CORE
 
 SOURCES = Path(inspect.getfile(taer)).parent
 
@@ -32,3 +34,17 @@ def test_no_code_asks_which_method_a_head_has():
                 if all(isinstance(side, ast.Attribute) and side.attr.startswith("_") for side in sides):
                     found.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
     assert not found
+
+
+def test_every_shared_module_is_in_the_contract_that_it_imports_no_method():
+    contracts = tomllib.loads((SOURCES.parents[1] / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    (shared,) = (each["source_modules"] for each in contracts if each["name"].startswith("Code that methods share"))
+    modules = {f"taer.heads.{path.stem}" for path in (SOURCES / "heads").glob("*.py")}
+    assert modules - set(shared) == {"taer.heads.__init__", "taer.heads.from_linear"}
+
+
+def test_all_heads_of_the_core_can_be_exported():
+    """As the guide about shipping says; of the zoo, ``taer methods --all`` shows it."""
+    assert [name for name in CORE if not taer.HEADS[name].card.exports] == []
