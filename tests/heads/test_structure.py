@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 import taer
 from taer.heads import Head
@@ -48,3 +49,16 @@ def test_every_shared_module_is_in_the_contract_that_it_imports_no_method():
 def test_all_heads_of_the_core_can_be_exported():
     """As the guide about shipping says; of the zoo, ``taer methods --all`` shows it."""
     assert [name for name in CORE if not taer.HEADS[name].card.exports] == []
+
+
+def test_the_recommended_head_has_the_names_of_a_user_alone():
+    """They are kept from version 0.2.0 on. What only other modules call of a head begins with an underscore."""
+    ours = set(dir(taer.Bayes)) - set(dir(ClassifierMixin)) - set(dir(BaseEstimator))
+    learn = "fit partial_fit fit_unlabeled describe forget unlearn merge rename"
+    answer = "predict predict_proba predict_with_proba predict_set scores decision_function novelty explain"
+    trust = "calibrate novelty_threshold automate automatic discover suggest"
+    keep = "save push_to_hub"
+    facts = "name card fitted frozen weighs coef_ intercept_ temperature_"
+    names = [*f"{learn} {answer} {trust} {keep} {facts}".split(), *taer.Bayes().get_params()]
+    routing = {f"set_{verb}_request" for verb in ("fit", "partial_fit", "predict", "predict_proba", "score")}
+    assert {name for name in ours if not name.startswith("_")} - routing == set(names)

@@ -41,7 +41,7 @@ def push(
     if test is not None:
         data = load_features(test)
         if data.origin is not None:
-            head.check_origin(data.origin)
+            head._check_origin(data.origin)
         samples = data.test_x[:], np.asarray(data.classes)[data.test_y]
     print(
         hub.push(head, repository, test=samples, license=license, private=private or None, message=message),

@@ -62,7 +62,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     if old.n_features_in_ != new.n_features_in_:
         raise ValueError(f"the heads take features of width {old.n_features_in_} and {new.n_features_in_}")
     common, at_old, at_new = np.intersect1d(old.classes_, new.classes_, return_indices=True)
-    moved = [label for label in common.tolist() if not _same_bits(old.class_state(label), new.class_state(label))]
+    moved = [label for label in common.tolist() if not _same_bits(old._class_state(label), new._class_state(label))]
     compared = changed = 0
     if X is not None and len(common):
         samples: Any = by_position(X, "X")

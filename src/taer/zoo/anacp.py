@@ -147,7 +147,7 @@ class AnaCP(
         )
 
     # distances of the features say little about what is novel after the projection
-    _novelty, novelty_graph = Head._novelty, Head.novelty_graph
+    _novelty, _novelty_graph = Head._novelty, Head._novelty_graph
 
 
 def gelu(x: np.ndarray) -> np.ndarray:

@@ -128,9 +128,9 @@ class UCIR(
         rows[moving] = own
         return eta
 
-    def class_state(self, label: Any) -> list[np.ndarray]:
+    def _class_state(self, label: Any) -> list[np.ndarray]:
         head = self._snapshot()
-        return [*super(UCIR, head).class_state(label), np.array(head.eta_)]
+        return [*super(UCIR, head)._class_state(label), np.array(head.eta_)]
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = self.weights_ if classes is None else self.weights_[classes]

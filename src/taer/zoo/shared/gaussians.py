@@ -218,7 +218,7 @@ class GaussianHead(ClosedFormHead):
         variances = (self.spectra_[classes].astype(np.float64) + nu) / (self.sizes_[classes] + nu)[:, None]
         return 0.5 - 0.5 / variances, 0.5 * np.log(variances).sum(axis=1)
 
-    def graph(self, graph: Any) -> str:
+    def _graph(self, graph: Any) -> str:
         """A linear part for all classes, and a quadratic part for each block."""
         rows, rank = self.embedding_.graph(graph, "features"), self.directions_.shape[1]
         columns, offsets = (values[self.arrival_].astype(np.float64) for values in (self.weights_, self.offsets_))
