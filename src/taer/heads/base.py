@@ -454,16 +454,3 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         logs = graph.add("Log", graph.add("Max", shares, np.array(1e-300)))
         summed = graph.add("ReduceSum", graph.add("Mul", shares, logs), np.array([1]), keepdims=0)
         return str(graph.add("Neg", summed))
-
-
-def log_sum_exp(scores: np.ndarray) -> np.ndarray:
-    """Logarithm of the sum of exponentials over the last axis, summed in float64; -inf for no columns."""
-    if not scores.shape[-1]:
-        return np.full(scores.shape[:-1], -np.inf)
-    top = scores.max(axis=-1, keepdims=True)
-    return top[..., 0].astype(np.float64) + np.log(np.exp(scores - top).sum(axis=-1, dtype=np.float64))
-
-
-def grown(rows: np.ndarray, n_classes: int) -> np.ndarray:
-    """A copy with one row per class; rows of new classes are zeros."""
-    return np.concatenate([rows, np.zeros((n_classes - len(rows), *rows.shape[1:]), rows.dtype)])

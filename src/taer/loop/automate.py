@@ -20,7 +20,7 @@ from scipy.signal import convolve
 from scipy.special import expit
 from scipy.stats import beta, binom
 
-from taer.heads.base import log_sum_exp
+from taer.heads.numerics import log_sum_exp
 from taer.heads.unknowns import above, thresholds_of
 from taer.heads.validation import check_labels
 from taer.rows import Rows, row_chunks

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, log_sum_exp
+from taer.heads.base import Head, Task
 from taer.heads.bayes.constants import CORRECTED, CORRECTED_CLASSES, HELD_OUT, OTHER_ROWS, OWN_ROWS
 from taer.heads.bayes.correction import (
     Corrections,
@@ -24,6 +24,7 @@ from taer.heads.bayes.state import Space
 from taer.heads.bayes.sums import Summaries
 from taer.heads.card import Card
 from taer.heads.fitted import Fitted, value_of
+from taer.heads.numerics import log_sum_exp
 from taer.heads.params import param
 from taer.rows import row_chunks
 

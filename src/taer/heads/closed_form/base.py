@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, grown
+from taer.heads.base import Head, Task
 from taer.heads.closed_form.calibration import PooledLosses, best_temperature, held_out
 from taer.heads.closed_form.collect import collect
 from taer.heads.closed_form.derived import Derived
 from taer.heads.closed_form.linalg import RelativeDistances
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, Sizes, array, number, value_of
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.statistics import ClassStatistics
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
 from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.directions import products_along
@@ -28,6 +28,7 @@ from taer.heads.closed_form.linalg import (
 from taer.heads.closed_form.selection import FOLDS, stratified_folds, trial_samples
 from taer.heads.embedding import NORMALIZATIONS, Normalize, normalized
 from taer.heads.fitted import Fitted, array, number
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.statistics import ClassStatistics
 from taer.zoo.shared import shortlist
