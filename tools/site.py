@@ -103,7 +103,7 @@ def reference() -> dict[str, str]:
     pages = {f"reference/{slug(title)}.md": page_of(title, names) for title, names in PAGES.items()}
     pages["reference/Head.md"] = "# What every head can do\n\n" + "\n".join(
         f"## {title}\n\n::: {cls}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
-        "      heading_level: 3\n      filters: ['!^_', '!^(name|card|fitted|class_arrays|weighs|own_novelty)$']\n"
+        "      heading_level: 3\n      filters: ['!^_', '!^(name|card|fitted|weighs)$']\n"
         for title, cls in (
             ("Learn and correct", "taer.heads.base.Head"),
             ("Answer", "taer.heads.predictor.Predictor"),

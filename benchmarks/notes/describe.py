@@ -34,7 +34,7 @@ def measure(name: str, path: str, orders: int) -> None:
         old, new = np.split(classes, [2 * count // 3])
         picked = {label: rng.permutation(np.setdiff1d(members[label], nearest)) for label in new.tolist()}
         first, asked = np.isin(y, old), np.isin(test_y, new)
-        base = taer.Bayes().partial_fit(X[first], y[first]).state()
+        base = taer.Bayes().partial_fit(X[first], y[first])._state()
         for kind, vectors in (("none", None), ("name", names), ("sentence", X[nearest])):
             if vectors is not None:
                 unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -42,7 +42,7 @@ def measure(name: str, path: str, orders: int) -> None:
             for shots in EXAMPLES:
                 if vectors is None and not shots:
                     continue
-                head = taer.Bayes().restore(dict(base))
+                head = taer.Bayes()._restore(dict(base))
                 if vectors is not None:
                     head.describe(dict(enumerate(vectors)))
                 if shots:

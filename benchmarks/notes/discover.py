@@ -35,7 +35,7 @@ def rand(truth: np.ndarray, labels: np.ndarray) -> float:
 def weighted(head: taer.Bayes, X: np.ndarray) -> np.ndarray:
     """Rows in the space of the prior, weighted by psi / (1 + psi): what the peers are given."""
     directions, psi, *_ = head.prior_.spread
-    found: np.ndarray = head.in_prior(X) @ directions.T * np.sqrt(psi / (1 + psi))
+    found: np.ndarray = head._in_prior(X) @ directions.T * np.sqrt(psi / (1 + psi))
     return found
 
 

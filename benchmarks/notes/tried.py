@@ -26,9 +26,9 @@ from benchmarks.pages.beyond import TITLES, shown, table
 from benchmarks.pages.fidelity import EPOCHS
 from taer.features import FeatureSet, load_features
 from taer.heads import Head, Task
-from taer.heads.base import log_sum_exp
 from taer.heads.closed_form.linalg import discriminants, shrunk, squared_distances, whitener
 from taer.heads.embedding import normalized, unit_rows
+from taer.heads.numerics import log_sum_exp
 from taer.statistics import ClassStatistics
 from taer.stream import Stream, class_stream
 from taer.threads import one_blas_thread

@@ -154,7 +154,7 @@ def novelty_scores(data: FeatureSet) -> dict[str, float]:
     for task in list(stream)[:-1]:
         head.partial_fit(task.X_train, task.y_train)
         scores = head.scores(data.test_x).astype(np.float64)
-        probabilities, rows = head.probabilities(scores), head.embedding_(data.test_x[:])
+        probabilities, rows = head._probabilities(scores), head.embedding_(data.test_x[:])
         relative = RelativeDistances(head.statistics_)(rows)
         entropy = entr(probabilities).sum(axis=1)
         shared = shrunk(head.statistics_.covariance(), head.shrinkage_)

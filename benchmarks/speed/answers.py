@@ -107,7 +107,7 @@ def main() -> None:
                 for part in (rows[:1], rows)
                 for run in (lambda p=part, h=head: h.predict(p), products(head, part))
             )
-            whole = best_ms(lambda h=head, one=rows[:1]: h.probabilities(h.scores_with_novelty(one)[0]))
+            whole = best_ms(lambda h=head, one=rows[:1]: h._probabilities(h._scores_with_novelty(one)[0]))
             missed = n_classes == 1000 and one > MOST_MS.get(name, 1.0)
             ratio = many / many_products
             shown = f"**{one:.2f}**" if missed else f"{one:.2f}"

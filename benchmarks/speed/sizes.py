@@ -87,14 +87,14 @@ def seconds(run: Callable[[], Any], at_least: float = 0.0) -> float:
 
 def repeated(head: taer.heads.Head, times: int) -> taer.heads.Head:
     """A head whose classes are those of another several times over: as large, and learned sooner."""
-    arrays: dict[str, Any] = {name: np.concatenate([getattr(head, name)] * times) for name in head.class_arrays}
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(head, name)] * times) for name in head._class_arrays}
     for name in ("densities_", "novelties_"):  # of bayes: values with one row per class in each array
         if (value := getattr(head, name, None)) is not None:
             parts = {each.name: np.concatenate([getattr(value, each.name)] * times) for each in fields(value)}
             arrays[name] = replace(value, **parts)
     labels = np.arange(times * len(head.classes_))
     order = [Learned(label, 1) for label in labels.tolist()]
-    return head.restore({**arrays, "classes_": labels, "arrival_": labels.copy(), "learning_order_": order})
+    return head._restore({**arrays, "classes_": labels, "arrival_": labels.copy(), "learning_order_": order})
 
 
 def with_classes(name: str, n_classes: int) -> Any:

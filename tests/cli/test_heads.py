@@ -38,8 +38,8 @@ def test_fit_learn_predict_audit_export(cli, file, features, tmp_path):
     assert "of 50 right" in (err := cli("predict", "old.safetensors", file)[2])
     assert "50 are of classes it does not know" in err
     code, out, _ = cli("audit", "old.safetensors", "new.safetensors", file)
-    assert "all 5 old columns are bit-identical; 0 of 100 decisions among old classes differ" in out
-    assert "moved columns: none" in out
+    assert "5 new classes; nothing changed for the 5 classes it knew; 0 of 100 decisions among them differ" in out
+    assert "classes whose scores changed: none" in out
     found = json.loads(cli("audit", "old.safetensors", "new.safetensors", file, "--format", "json")[1])
     assert (found["moved"], found["compared"], found["changed"]) == ([], 100, 0)
     code, out, err = cli("export", "new.safetensors", "--out", "head.onnx")
@@ -64,11 +64,12 @@ def test_audit_shows_what_another_method_moves(cli, file):
     cli("fit", file, "--classes", "0:5", "--method", "finetune", "--out", "a")
     cli("learn", "a", file, "--classes", "5:10", "--out", "b")
     out = cli("audit", "a", "b", file)[1]
-    assert "5 of 5 old columns moved" in out
-    assert "moved columns: class0, class1, class2, class3, class4" in out
+    assert "the scores of 5 of the 5 classes it knew changed" in out
+    assert "classes whose scores changed: class0, class1, class2, class3, class4" in out
     cli("fit", file, "--classes", "0:5", "--method", "ucir", "--out", "c")
     cli("learn", "c", file, "--classes", "5:10", "--out", "d")
-    assert "all 5 old columns are bit-identical" in cli("audit", "c", "d", file)[1]  # their common scale moved
+    out = cli("audit", "c", "d", file)[1]  # the common scale of all columns
+    assert "the scores of 5 of the 5 classes it knew changed; 0 of 100 decisions among them differ" in out
     code, _, err = cli("audit", "a", "d", file)
     assert (code, err) == (2, "taer: Finetune and UCIR are not two versions of one head\n")
 
@@ -77,7 +78,7 @@ def test_audit_of_a_head_that_forgot(cli, file, model, tmp_path):
     head = taer.load(tmp_path / model)
     head.forget("class2").save(tmp_path / "less.safetensors")
     out = cli("audit", model, "less.safetensors", file)[1]
-    assert "0 new, 4 old classes, 1 forgotten; all 4 old columns are bit-identical; 0 of 100 decisions" in out
+    assert "0 new classes, 1 forgotten; nothing changed for the 4 other classes it knew; 0 of 100 decisions" in out
     assert "forgotten classes: class2" in out
 
 

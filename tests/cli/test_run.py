@@ -168,7 +168,9 @@ def test_version_and_help(cli):
         "  fit",
         "  learn",
         "  predict",
+        "  merge",
         "  audit",
+        "  export",
         "Data:",
         "Compare:",
         "  run",
@@ -182,6 +184,14 @@ def test_version_and_help(cli):
     assert "--memory-size" in cli("run", "--help")[1]
     assert cli("-h")[1] == cli("--help")[1]
     assert cli("run", "-h")[1] == cli("run", "--help")[1]
+
+
+def test_the_help_fits_80_columns_and_says_how_to_start(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    start, _, panels = cli("--help")[1].partition("Heads:")
+    assert "..." not in panels
+    assert "…" not in panels
+    assert "Start with 'taer run'" in start.partition("Options:")[0]
 
 
 def test_the_shell_can_complete_commands(cli, monkeypatch):

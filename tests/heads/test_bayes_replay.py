@@ -10,7 +10,6 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
 import taer
-from taer.heads.base import log_sum_exp
 from taer.heads.bayes import correction, replay
 from taer.heads.bayes.constants import BOLD, DEFAULT, NEW
 from taer.heads.bayes.correction import (
@@ -23,6 +22,7 @@ from taer.heads.bayes.correction import (
     learned_columns,
 )
 from taer.heads.bayes.kept import KeptSamples
+from taer.heads.numerics import log_sum_exp
 from tests.conftest import blobs
 
 
@@ -85,7 +85,7 @@ def test_with_few_examples_it_is_bayes_bit_for_bit(per_class):
     assert np.array_equal(one.scores(X), other.scores(X))
 
 
-def test_new_classes_of_five_examples_are_found_as_by_bayes(heads, curved):
+def test_new_classes_of_five_examples_are_found_as_by_bayes(curved):
     train, test = curved
     five = [i for c in range(10, 14) for i in np.flatnonzero(train[1] == c)[:5]]
     found = []

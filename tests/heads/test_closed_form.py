@@ -455,7 +455,7 @@ def test_distances_of_novelty_are_those_of_the_state_that_answers(name, harder_t
     X, _ = union(harder_tasks)
     head = learn(taer.make_head(name), harder_tasks[:-1])
     before = head.novelty(X)
-    assert (head.scores_with_novelty(X)[1] == before).all()
+    assert (head._scores_with_novelty(X)[1] == before).all()
     copied = copy.copy(head)
     head.partial_fit(*harder_tasks[-1])
     assert (head.novelty(X) == copy.deepcopy(head).novelty(X)).all()

@@ -107,7 +107,7 @@ def test_bad_descriptions_change_nothing(head, data, descriptions, words):
     assert not hasattr(head, "description_examples_")
 
 
-def test_exact_descriptions_count_more_than_vague_ones(head, data):
+def test_exact_descriptions_count_more_than_vague_ones(head):
     means = head.densities_.means.astype(np.float64)
     rng = np.random.default_rng(1)
     worth = [

@@ -101,7 +101,7 @@ def test_the_state_of_many_classes_is_checked_at_once():
     X, y = np.zeros((40_000, 1)), np.arange(40_000)
     head = taer.NCM(normalize="none").fit(X, y)
     started = time.process_time()
-    head.restore(head.state())
+    head._restore(head._state())
     assert time.process_time() - started < 2
 
 

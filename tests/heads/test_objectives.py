@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import taer
-from taer.heads.base import log_sum_exp
 from taer.heads.descent.loop import step_down
 from taer.heads.descent.losses import cross_entropy_gradient
+from taer.heads.numerics import log_sum_exp
 from tests.conftest import blobs, heads_with
 
 DETACHED = heads_with(frozen=True, keeps="exemplars")

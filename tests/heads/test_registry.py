@@ -61,7 +61,13 @@ def test_a_name_of_the_zoo_is_taken_before_its_file_is_loaded():
 
 def test_a_name_that_no_head_has():
     assert "shared" not in taer.HEADS
-    with pytest.raises(AttributeError, match=r"module 'taer.zoo' has no attribute 'Nothing'"):
+    with pytest.raises(
+        AttributeError, match=r"'taer.zoo' has no attribute 'Nothing'; dir\(taer.zoo\) lists its heads"
+    ):
         taer.zoo.Nothing  # noqa: B018
-    with pytest.raises(AttributeError, match="module 'taer' has no attribute 'DERPP'"):
+    with pytest.raises(AttributeError, match=r"module 'taer.zoo' has no attribute 'Bayes'; it is taer.Bayes"):
+        taer.zoo.Bayes  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'taer' has no attribute 'DERPP'; it is taer.zoo.DERPP"):
         taer.DERPP  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'taer' has no attribute 'Nothing'$"):
+        taer.Nothing  # noqa: B018

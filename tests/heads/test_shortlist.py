@@ -102,8 +102,8 @@ def test_what_is_derived_goes_with_the_head(name, per_class):
     X, y = blobs(4, per_class, width=20)
     head = taer.make_head(name, random_state=0).partial_fit(X, y)
     head.predict(X)
-    head.scores_with_novelty(X[:1])
-    state = [weakref.ref(value) for value in head.state().values() if isinstance(value, np.ndarray)]
+    head._scores_with_novelty(X[:1])
+    state = [weakref.ref(value) for value in head._state().values() if isinstance(value, np.ndarray)]
     assert all(each() is not None for each in state)
     del head
     gc.collect()

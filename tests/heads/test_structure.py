@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import tomllib
 from pathlib import Path
 
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 import taer
 from taer.heads import Head
+from taer.heads.registry import CORE
 
 SOURCES = Path(inspect.getfile(taer)).parent
 
@@ -32,3 +35,30 @@ def test_no_code_asks_which_method_a_head_has():
                 if all(isinstance(side, ast.Attribute) and side.attr.startswith("_") for side in sides):
                     found.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
     assert not found
+
+
+def test_every_shared_module_is_in_the_contract_that_it_imports_no_method():
+    contracts = tomllib.loads((SOURCES.parents[1] / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    (shared,) = (each["source_modules"] for each in contracts if each["name"].startswith("Code that methods share"))
+    modules = {f"taer.heads.{path.stem}" for path in (SOURCES / "heads").glob("*.py")}
+    assert modules - set(shared) == {"taer.heads.__init__", "taer.heads.from_linear"}
+
+
+def test_all_heads_of_the_core_can_be_exported():
+    """As the guide about shipping says; of the zoo, ``taer methods --all`` shows it."""
+    assert [name for name in CORE if not taer.HEADS[name].card.exports] == []
+
+
+def test_the_recommended_head_has_the_names_of_a_user_alone():
+    """They are kept from version 0.2.0 on. What only other modules call of a head begins with an underscore."""
+    ours = set(dir(taer.Bayes)) - set(dir(ClassifierMixin)) - set(dir(BaseEstimator))
+    learn = "fit partial_fit fit_unlabeled describe forget unlearn merge rename"
+    answer = "predict predict_proba predict_with_proba predict_set scores decision_function novelty explain"
+    trust = "calibrate novelty_threshold automate automatic discover suggest"
+    keep = "save push_to_hub"
+    facts = "name card fitted frozen weighs coef_ intercept_ temperature_"
+    names = [*f"{learn} {answer} {trust} {keep} {facts}".split(), *taer.Bayes().get_params()]
+    routing = {f"set_{verb}_request" for verb in ("fit", "partial_fit", "predict", "predict_proba", "score")}
+    assert {name for name in ours if not name.startswith("_")} - routing == set(names)

@@ -34,7 +34,7 @@ ASKED = {
     "novelty": lambda head: head.novelty(SAMPLES),
     "coef_": lambda head: getattr(head, "coef_", np.zeros(0)),
     "intercept_": lambda head: getattr(head, "intercept_", np.zeros(0)),
-    "class_state": lambda head: np.concatenate([part.ravel() for part in head.class_state(5)]),
+    "_class_state": lambda head: np.concatenate([part.ravel() for part in head._class_state(5)]),
 }
 
 

@@ -74,7 +74,7 @@ def test_a_threshold_follows_the_head_or_goes(name, tasks):
     changes += [lambda: head.unlearn(X[:3], y[:3])] if head.card.sums else []
     for change in changes:
         change()
-        if head.own_novelty:
+        if head._own_novelty:
             asked = copy.deepcopy(head)
             assert head.threshold_ == asked.novelty_threshold(false_alarms=0.2, per_class=True) != old
             assert head.class_thresholds_ == asked.class_thresholds_
@@ -142,7 +142,7 @@ def test_a_calibration_ends_with_the_head_it_was_made_for(name, tasks, tmp_path)
         head.calibrate(X, np.full(len(X), 7))
     assert hasattr(head, "misfits_")
     assert not hasattr(head.partial_fit(*tasks[1]), "misfits_")
-    if not head.own_novelty:
+    if not head._own_novelty:
         with pytest.raises(ValueError, match="keeps no scores of samples before it learned them: calibrate"):
             head.predict_set(X)
     head.calibrate(X, y).forget(0)
@@ -229,7 +229,7 @@ def test_novelty_of_takes_the_scores_of_these_samples(tasks):
     X, y = tasks[0]
     head = taer.Bayes().fit(X, y)
     scores = head.scores(X)
-    np.testing.assert_array_equal(head.novelty_of(X[:3], scores[:3]), head.novelty(X[:3]))
+    np.testing.assert_array_equal(head._novelty_of(X[:3], scores[:3]), head.novelty(X[:3]))
     for wrong in (scores[:2], scores[:3, :1], scores[0]):
         with pytest.raises(ValueError, match=r"one row per sample and one column per class, \(3, 2\), got"):
-            head.novelty_of(X[:3], wrong)
+            head._novelty_of(X[:3], wrong)

@@ -148,7 +148,7 @@ LEARNED_BY_SGD = [name for name in taer.HEADS if "last_batch" in taer.make_head(
 
 
 @pytest.mark.parametrize("name", LEARNED_BY_SGD)
-def test_balanced_classes_are_equally_frequent_in_an_epoch(name, tasks, monkeypatch):
+def test_balanced_classes_are_equally_frequent_in_an_epoch(name, monkeypatch):
     drawn, choice = [], Loop._order
 
     def watched(loop, samples):

@@ -26,7 +26,7 @@ def versions(name):
 
 
 @pytest.mark.parametrize("name", [name for name, head in taer.HEADS.items() if head.card.frozen])
-def test_old_columns_that_rest(name):
+def test_old_scores_that_never_move(name):
     old, new = versions(name)
     found = audit(old, new, X)
     assert (found.old_classes, found.new_classes, found.forgotten) == ([0, 1, 2, 3], [4, 5], [])
@@ -42,7 +42,7 @@ def test_a_class_that_returns_moves_alone(name):
 
 
 @pytest.mark.parametrize("name", ["finetune", "slda"])
-def test_old_columns_that_move(name):
+def test_old_scores_that_move(name):
     assert audit(*versions(name)).moved == [0, 1, 2, 3]
 
 
@@ -54,8 +54,9 @@ def test_changed_decisions_are_those_of_predict():
     assert found.changed == (before != after).sum() > 0
 
 
-def test_a_common_scale_is_no_column():
-    assert audit(*versions("ucir")).moved == []
+def test_a_common_scale_changes_the_scores_and_no_decision():
+    found = audit(*versions("ucir"), X)
+    assert (found.moved, found.changed) == ([0, 1, 2, 3], 0)
 
 
 def test_a_head_that_forgot():
@@ -63,7 +64,7 @@ def test_a_head_that_forgot():
     found = audit(old, copy.deepcopy(old).forget(2), X)
     assert (found.old_classes, found.forgotten, found.moved, found.changed) == ([0, 1, 3], [2], [], 0)
     assert found.sentence().startswith(
-        "0 new, 3 old classes, 1 forgotten; all 3 old columns are bit-identical; 0 of "
+        "0 new classes, 1 forgotten; nothing changed for the 3 other classes it knew; 0 of "
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from taer.loop.alarm import Alarm, raised_at
+from taer.loop.alarm import Alarm
 
 
 def simulated(rate, runs, batches, size, alarm, change=None):
@@ -68,16 +68,6 @@ def test_it_stays_raised():
     assert (alarm.raised, alarm.raised_after, alarm.answered, alarm.unknown) == (True, 60, 10_060, 51)
     assert Alarm(0.05).update(10**9, 10**9)  # evidence beyond any number
     assert not Alarm(0.99).update(0, 0)
-
-
-def test_batches_are_compared_with_the_first_ones():
-    quiet, loud = [(100, 5)] * 5, [(100, 30)] * 4
-    assert raised_at(quiet[:4]) == (None, None)
-    assert raised_at(quiet)[1] is None
-    alarm, at = raised_at(quiet + loud)
-    assert at in (5, 6)
-    assert alarm.raised
-    assert raised_at(loud * 2)[1] is None  # it was so from the beginning
 
 
 def test_bad_input_is_refused():

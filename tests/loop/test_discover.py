@@ -117,7 +117,7 @@ def some_of_each(y: np.ndarray, classes: np.ndarray, start: int, end: int) -> np
 
 def unseen_scatter(head, X: np.ndarray, y: np.ndarray) -> float:
     directions, psi, *_ = head.prior_.spread
-    space = head.in_prior(X) @ directions.T
+    space = head._in_prior(X) @ directions.T
     each = [space[y == label].var(axis=0, ddof=1) for label in np.unique(y)]
     return float(np.average(np.mean(each, axis=0), weights=psi / (1 + psi)))
 

@@ -111,6 +111,23 @@ def test_examples_are_acknowledged_even_if_no_process_can_be_started(client, mon
     assert (answer.status_code, answer.json()["detail"][-19:]) == (503, "nothing was changed")
 
 
+def test_saving_goes_on_after_a_failure(open_service, monkeypatch, caplog):
+    monkeypatch.setattr("taer.serve.app._SAVE_SECONDS", 0.01)
+    client, tries = open_service(), []
+
+    def fails():
+        tries.append(1)
+        raise RuntimeError("nobody expected this")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(client.service, "save", fails)
+        end = time.monotonic() + 10
+        while len(tries) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+    assert len(tries) >= 3
+    assert "nobody expected this" in caplog.text
+
+
 def test_counts_of_answers_that_cannot_be_saved_are_kept_and_saved_later(open_service, monkeypatch, tmp_path):
     monkeypatch.setattr("taer.serve.app._SAVE_SECONDS", 0.01)
     client = open_service()

@@ -53,7 +53,7 @@ def test_a_described_class_is_predicted_and_examples_move_it(client):
     client.post("/examples", json={"label": "fourth", "texts": ["de", "dde", "dee"]})
     made = client.post("/learn").json()
     assert (made["version"], made["new_classes"]) == (3, [])
-    assert not np.array_equal(client.service.serving.head.class_state("fourth")[0], head.class_state("fourth")[0])
+    assert not np.array_equal(client.service.serving.head._class_state("fourth")[0], head._class_state("fourth")[0])
     client.post("/rollback/1")
     assert best(client, "dddd") != "fourth"
 

@@ -453,6 +453,57 @@ def test_a_request_at_the_moment_when_a_head_is_loaded_finds_it(many, monkeypatc
         signal.signal(signal.SIGALRM, usual)
 
 
+@pytest.mark.parametrize("leaves", ["dropped", "deleted"])
+def test_a_head_that_leaves_while_others_are_saved_is_not_saved(many, monkeypatch, tmp_path, caplog, leaves):
+    client = made(many(), "a", "b")
+    for head in "ab":
+        client.get(f"/heads/{head}/classes")
+    heads, gone = client.heads, client.heads._loaded["b"].service
+    inside, go_on, saved = threading.Event(), threading.Event(), []
+
+    def slow():
+        inside.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(heads._loaded["a"].service, "save", slow)
+
+    async def leave():
+        saving = asyncio.create_task(heads.save())
+        await asyncio.to_thread(inside.wait, 10)
+        await (heads._change("b", heads._drop("b")) if leaves == "dropped" else heads.delete("b"))
+        monkeypatch.setattr(gone, "save", lambda: saved.append("b"))
+        go_on.set()
+        await saving
+
+    asyncio.run(leave())
+    assert saved == []
+    assert "not everything was saved" not in caplog.text
+    assert (tmp_path / "heads" / "b").exists() == (leaves == "dropped")
+
+
+def test_saving_goes_on_after_a_failure(many, monkeypatch, caplog):
+    monkeypatch.setattr("taer.serve.app._SAVE_SECONDS", 0.01)
+    client = made(many(), "a", "b")
+    for head in "ab":
+        client.get(f"/heads/{head}/classes")
+    saved = Counter()
+
+    def fails():
+        saved["a"] += 1
+        raise RuntimeError("nobody expected this")
+
+    monkeypatch.setattr(client.heads._loaded["a"].service, "save", fails)
+    monkeypatch.setattr(client.heads._loaded["b"].service, "save", lambda: saved.update("b"))
+    monkeypatch.setattr(heads_module, "used_memory", fails)
+    client.heads._memory = 1
+    end = time.monotonic() + 10
+    while min(saved["a"] // 2, saved["b"]) < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    monkeypatch.undo()
+    assert min(saved["a"] // 2, saved["b"]) >= 3
+    assert "nobody expected this" in caplog.text
+
+
 def test_a_limit_of_a_token_outlives_its_head_in_memory(many, monkeypatch, tmp_path, capsys):
     client = made(many(memory=10), "a", "b")
     monkeypatch.setattr(heads_module, "used_memory", lambda: 11)

@@ -185,7 +185,7 @@ def test_xdg_weighs_the_path_and_pulls_back(tasks):
     np.testing.assert_allclose(head.importance_, moved**2 / LR / (moved**2 + 0.01), atol=1e-12)
     before, importance = head.hidden_, head.importance_
     free = taer.zoo.XdGAdapter(**ONE_STEP, gated=0.5, c=0.0)
-    free.restore(head.state()).partial_fit(X, y)
+    free._restore(head._state()).partial_fit(X, y)
     head.partial_fit(X, y)
     pull = LR * 2 * 2.0 * importance
     np.testing.assert_allclose(head.hidden_, (free.hidden_ + pull * before) / (1 + pull), rtol=1e-9)

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import softmax as scipy_softmax
 
 import taer
-from taer.heads.base import log_sum_exp
 from taer.heads.descent.losses import Blocks
+from taer.heads.numerics import log_sum_exp
 from taer.zoo.bic import fit_correction
 from taer.zoo.oewc import fisher_sum
 from tests.conftest import blobs, heads_with

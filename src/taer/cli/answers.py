@@ -58,8 +58,8 @@ def answers(
     """
     from taer.heads.unknowns import above, thresholds_of
 
-    scores, novelty = head.scores_with_novelty(X)
-    probabilities, best = head.probabilities(scores), head.classes_[scores.argmax(axis=1)]
+    scores, novelty = head._scores_with_novelty(X)
+    probabilities, best = head._probabilities(scores), head.classes_[scores.argmax(axis=1)]
     limited = hasattr(head, "threshold_")
     limits = thresholds_of(head, best, None) if limited else float("inf")
     beyond, novel = novelty - limits, above(novelty, limits)

@@ -12,7 +12,10 @@ from taer.cli.own import import_own
 
 # Panels of `taer --help`, in this order, and the commands that come first in theirs.
 PANELS = HEADS, LOOP, DATA, COMPARE, SERVE = "Heads", "What is new, what to trust", "Data", "Compare", "Serve"
-FIRST = ("fit", "learn", "predict", "describe", "diagnose", "run", "methods")
+FIRST = (
+    *("fit", "learn", "predict", "describe", "diagnose", "relabel", "unlearn", "forget", "rename", "merge"),
+    *("run", "methods"),
+)
 
 
 class _Panels(TyperGroup):
@@ -36,7 +39,9 @@ def _place(named: tuple[str, Any]) -> int:
 
 app = typer.Typer(
     cls=_Panels,
-    help="Classifiers that keep learning new classes, on top of any frozen pretrained model.",
+    help="Classifiers that keep learning new classes, on top of any frozen pretrained model.\n\n"
+    "Start with 'taer run', which compares heads on a data set that comes along, or with "
+    "'taer fit FILE --out head.safetensors', which teaches a head your own classes.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -34,7 +34,7 @@ def audit(
 ) -> None:
     """Show what changed between two versions of a head.
 
-    Compares their weight vectors, and their decisions among old classes.
+    Compares the scores of the classes that both know, and the decisions among these classes.
     """
     from dataclasses import asdict
 
@@ -50,7 +50,7 @@ def audit(
     print("new classes:", ", ".join(map(str, found.new_classes)) or "none")
     if found.forgotten:
         print("forgotten classes:", ", ".join(map(str, found.forgotten)))
-    print("moved columns:", ", ".join(map(str, found.moved)) or "none")
+    print("classes whose scores changed:", ", ".join(map(str, found.moved)) or "none")
 
 
 @app.command(rich_help_panel=HEADS)
@@ -65,7 +65,7 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Export a head to ONNX, or the examples of a service to a table.
+    """Export a head to ONNX, or a service's examples to a table.
 
     The graph goes from features to probabilities and a label. A service may be running; the images of its examples become
     files beside the table.

@@ -111,7 +111,7 @@ def read_examples(place: str, head: Head, how: Reading, rows: str | None = None)
     if is_raw(place, how.text_column):
         return _extracted(place, head, how, rows)
     data = load_features(place)
-    head.check_origin(data.origin)
+    head._check_origin(data.origin)
     train, test = (read_inputs(place, part, len(y)) for part, y in (("train", data.train_y), ("test", data.test_y)))
     if rows is None:
         return Examples(data, train, test)
@@ -204,5 +204,5 @@ def _model(head: Head, how: Reading, source: Source) -> Backbone:
     name = how.backbone or (_DEFAULTS[source.kind] if is_new else backbone_of(head))
     with where_it_is(remembered=how.backbone is None and not is_new):
         model = find_backbone(name, source.kind, how.weights)
-    head.check_origin(model.origin)
+    head._check_origin(model.origin)
     return model

@@ -27,7 +27,10 @@ def push(
     private: Annotated[bool, typer.Option("--private", help="Make a private repository, if it is made.")] = False,
     message: Annotated[str | None, typer.Option(help="Message of the commit.")] = None,
 ) -> None:
-    """Upload a head to the Hugging Face hub, with a model card that is written from it."""
+    """Upload a head to the Hugging Face hub, with a model card.
+
+    The card is written from the head.
+    """
     import numpy as np
 
     from taer.features import load_features
@@ -38,7 +41,7 @@ def push(
     if test is not None:
         data = load_features(test)
         if data.origin is not None:
-            head.check_origin(data.origin)
+            head._check_origin(data.origin)
         samples = data.test_x[:], np.asarray(data.classes)[data.test_y]
     print(
         hub.push(head, repository, test=samples, license=license, private=private or None, message=message),
@@ -52,7 +55,10 @@ def pull(
     ],
     out: Annotated[Path, typer.Option(help="Where to save the head. An existing file is replaced.")],
 ) -> None:
-    """Download a head from the Hugging Face hub; the commit is recorded in the file."""
+    """Download a head from the Hugging Face hub.
+
+    Its commit is recorded in the file.
+    """
     from taer.persist import hub
     from taer.persist.pipelines import load
 

@@ -84,7 +84,7 @@ class Reader:
         extractor = Extractor(self.backbone or backbone_of(self.head), weights=self.weights)
         with where_it_is(remembered=self.backbone is None):
             found = extractor.origin_
-        self.head.check_origin(found)
+        self.head._check_origin(found)
         return extractor
 
     def samples(self, inputs: Sequence[str]) -> Iterator[Samples]:
@@ -186,7 +186,7 @@ def read_features(path: Path, head: Head) -> Samples:
             f"{path}: expected an image, a table (.csv, .parquet) or features ({', '.join(_FEATURES)}), by its suffix"
         )
     data = load_features(path, labeled=False)
-    head.check_origin(data.origin)
+    head._check_origin(data.origin)
     if not len(data.test_y):
         raise ValueError(f"{path}: has no test samples to predict, only training samples")
     truth = [data.classes[label] for label in data.test_y] if data.classes else None

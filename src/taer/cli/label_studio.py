@@ -45,9 +45,10 @@ def label_studio(
         ),
     ] = None,
 ) -> None:
-    """Serve a head to Label Studio: predict its tasks, and learn from its annotations.
+    """Serve a head to Label Studio, whose annotations teach it.
 
-    It is also all that 'taer serve' is: every change is a version that can be rolled back.
+    It predicts the tasks of a project. It is also all that 'taer serve' is: every change is a version that can be
+    rolled back.
     """
     if model and relearn:
         raise ValueError("--relearn goes on from the examples in DIR; leave out --model")

@@ -210,7 +210,7 @@ def _keep_threshold(head: Head, X: Any, labels: np.ndarray, unknown: str, false_
 
     if unknown in head.classes_.astype(str):
         raise ValueError(f"--unknown {unknown}: that is one of the classes")
-    if head.own_novelty:
+    if head._own_novelty:
         head.novelty_threshold(false_alarms=false_alarms)
         return
     of_class = np.concatenate([np.flatnonzero(labels == label)[4::5] for label in np.unique(labels)])

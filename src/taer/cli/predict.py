@@ -126,7 +126,7 @@ def _check_options(head: Head, model: Path, unknown: str | None, errors_at_most:
 
 def _make_threshold(head: Head, model: Path, unknown: str | None) -> None:
     """A head that stores novelties makes its threshold now, if it has none."""
-    if not hasattr(head, "threshold_") and head.own_novelty and not hasattr(head, "automation_"):
+    if not hasattr(head, "threshold_") and head._own_novelty and not hasattr(head, "automation_"):
         try:
             head.novelty_threshold()
         except ValueError:  # no class has two samples

@@ -72,7 +72,7 @@ def tune(
     fresh: FreshOption = False,
     format: FormatOption = Format.table,
 ) -> None:
-    """Choose parameters on training samples, then run the heads with them.
+    """Choose parameters on training samples, then run the heads.
 
     They are chosen for each run by itself, and no test sample takes part. The results have the chosen values and the
     accuracy of every candidate; the trials are in OUT/tuning.

@@ -217,7 +217,7 @@ class _Answers:
         task_of = tests.task_of[tests.task_of <= t]
         n_known = np.searchsorted(tests.y, len(task_of))
         known = scores[:n_known]
-        return cls(tests.y[:n_known], known.argmax(axis=1), known, head.probabilities(known), task_of)
+        return cls(tests.y[:n_known], known.argmax(axis=1), known, head._probabilities(known), task_of)
 
 
 @dataclass(frozen=True)
@@ -257,9 +257,9 @@ def _old_mass(head: Head, tests: _Tests, answers: _Answers, t: int, replayed: Me
 
 def _novelties(head: Head, tests: _Tests, answers: _Answers, scores: np.ndarray) -> dict[str, Any]:
     """How well novelty finds classes not yet learned, and the answers without the most novel samples."""
-    novelty, n_known = head.novelty_of(tests.X, scores), len(answers.y_true)
+    novelty, n_known = head._novelty_of(tests.X, scores), len(answers.y_true)
     limit = float(np.quantile(novelty[:n_known], 0.95))
-    if head.own_novelty:
+    if head._own_novelty:
         with suppress(ValueError):  # while no class has two samples
             limit = head.novelty_threshold()
     return {
@@ -352,13 +352,13 @@ def _home(run: Run) -> dict[str, str]:
 
 def _columns(head: Head) -> dict[str, np.ndarray]:
     """The stored weight vectors and offsets of a linear head."""
-    return {name: head.state()[name] for name in ("weights_", "offsets_")} if head.card.linear else {}
+    return {name: head._state()[name] for name in ("weights_", "offsets_")} if head.card.linear else {}
 
 
 def _kept_bytes(head: Head) -> int:
     """Bytes that a head keeps besides its columns: exemplars, statistics, penalties."""
     others = {"classes_", "arrival_", "embedding_", *_columns(head)}
-    return sum(_bytes_of(value) for name, value in head.state().items() if name not in others)
+    return sum(_bytes_of(value) for name, value in head._state().items() if name not in others)
 
 
 def _bytes_of(value: Any) -> int:

@@ -92,18 +92,18 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             help="one minus the probability of the true class of each sample of ``calibrate``, sorted",
         ),
     }
-    own_novelty: ClassVar[bool] = (
+    _own_novelty: ClassVar[bool] = (
         False  # whether it stores the novelty of its own samples, so that no held-out ones are needed
     )
     weighs: ClassVar[bool] = False  # whether ``_learn`` uses the weights of a task; otherwise samples are repeated
-    class_arrays: ClassVar[
+    _class_arrays: ClassVar[
         tuple[str, ...]
     ] = ()  # names of the attributes with one row per class, in order of arrival
 
     def __init_subclass__(cls, name: str = "", card: Card | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclass(kw_only=True, eq=False, repr=False)(cls)
-        cls.class_arrays = tuple(name for name, item in declared(cls).items() if item.per_class)
+        cls._class_arrays = tuple(name for name, item in declared(cls).items() if item.per_class)
         if card is not None or hasattr(cls, "card"):  # the card of a base is inherited, its registration is not
             cls.card = card or replace(cls.card, group="own")
         cls.__doc__ = documented(cls)
@@ -189,7 +189,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
 
     def _check_learned(self, classes: np.ndarray) -> None:
         """Raise ValueError if the state of some classes is not finite: features of this size cannot be learned."""
-        for name in self.class_arrays:
+        for name in self._class_arrays:
             values = getattr(self, name, None)
             if values is not None and not np.isfinite(values[classes]).all():
                 raise ValueError(
@@ -226,7 +226,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         """Learn one task. Fitted arrays are replaced, never changed in place, because others may still use them."""
         raise NotImplementedError
 
-    def check_origin(self, origin: Origin | None) -> None:
+    def _check_origin(self, origin: Origin | None) -> None:
         """Raise ValueError for features of another backbone than those the head has learned, if both are known."""
         known = getattr(self, "feature_origin_", None)
         if known is not None and origin is not None and (difference := origin.difference(known)):
@@ -334,7 +334,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         self.learning_order_ = [entry for at, entry in enumerate(self.learning_order_) if at != number]
         self._set_labels(np.delete(self.classes_[np.argsort(self.arrival_)], number))
         for name, value in list(vars(self).items()):
-            if name in self.class_arrays:
+            if name in self._class_arrays:
                 setattr(self, name, np.delete(value, number, axis=0))
             elif hasattr(value, "without"):
                 setattr(self, name, value.without(number))
@@ -392,19 +392,19 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
 
         return push(self, repository, test=test, license=license, private=private, message=message)
 
-    def state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Fitted attributes by name: the whole state of the head, except its parameters."""
         return {name: value for name, value in vars(self).items() if name.endswith("_")}
 
-    def restore(self, state: dict[str, Any]) -> Self:
-        """Set fitted attributes from the result of :meth:`state`."""
+    def _restore(self, state: dict[str, Any]) -> Self:
+        """Set fitted attributes from the result of ``_state``."""
         self.__dict__ |= state
         self._check_fitted()
         return self
 
     def _check_fitted(self) -> None:
         """Raise ValueError unless the fitted state is complete and consistent: that of a file may not be."""
-        state, attributes = self.state(), declared(type(self))
+        state, attributes = self._state(), declared(type(self))
         first = {name: attributes[name] for name in Head.fitted}
         check_declared({name: value for name, value in state.items() if name in first}, first, {})
         check_classes(self)
@@ -416,25 +416,17 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         """Sizes of fitted arrays, by the names used in ``fitted``."""
         return {"classes": len(self.classes_), "width": self.n_features_in_, "embedding": self.n_features_in_}
 
-    def class_state(self, label: Any) -> list[np.ndarray]:
+    def _class_state(self, label: Any) -> list[np.ndarray]:
         """The arrays that determine the scores of a class. If old scores never move, equal arrays mean equal scores."""
         head = self._snapshot()
         number = head._number_of(label)
-        return [getattr(head, name)[number] for name in self.class_arrays]
-
-    def linear(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """``coef, intercept`` with scores ``coef @ x + intercept`` of your features; None if the head is not linear."""
-        if not self.card.linear:
-            return None
-        head = self._snapshot()
-        folded: tuple[np.ndarray, np.ndarray] | None = head.embedding_.fold(
-            head.weights_[head.arrival_], head.offsets_[head.arrival_]
-        )
-        return folded
+        return [getattr(head, name)[number] for name in self._class_arrays]
 
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
-        head = self._snapshot()
-        folded = head.linear() if hasattr(head, "classes_") else None
+        """``coef, intercept`` with scores ``coef @ x + intercept`` of your features."""
+        head, folded = self._snapshot(), None
+        if self.card.linear and hasattr(head, "classes_"):
+            folded = head.embedding_.fold(head.weights_[head.arrival_], head.offsets_[head.arrival_])
         if folded is None:
             raise AttributeError(f"this {type(self).__name__} has no coefficients in the units of your features")
         return folded[0].astype(head.dtype_), folded[1].astype(head.dtype_)
@@ -449,29 +441,16 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         """Intercepts that belong to ``coef_``."""
         return self._folded()[1]
 
-    def graph(self, graph: Any) -> str:
+    def _graph(self, graph: Any) -> str:
         """Add the scores to an ONNX graph that starts at ``features``; returns the name of their value."""
         if not self.card.exports:
             raise ValueError(f"{type(self).__name__} has no ONNX form here")
         columns, offsets = (rows[self.arrival_].astype(np.float64) for rows in (self.weights_, self.offsets_))
         return str(graph.add("Gemm", self.embedding_.graph(graph, "features"), columns, offsets, transB=1))
 
-    def novelty_graph(self, graph: Any, probabilities: str) -> str:
+    def _novelty_graph(self, graph: Any, probabilities: str) -> str:
         """Add the novelty to such a graph: the entropy. A head with another ``_novelty`` overrides this, too."""
         shares = graph.cast(probabilities, np.float64)
         logs = graph.add("Log", graph.add("Max", shares, np.array(1e-300)))
         summed = graph.add("ReduceSum", graph.add("Mul", shares, logs), np.array([1]), keepdims=0)
         return str(graph.add("Neg", summed))
-
-
-def log_sum_exp(scores: np.ndarray) -> np.ndarray:
-    """Logarithm of the sum of exponentials over the last axis, summed in float64; -inf for no columns."""
-    if not scores.shape[-1]:
-        return np.full(scores.shape[:-1], -np.inf)
-    top = scores.max(axis=-1, keepdims=True)
-    return top[..., 0].astype(np.float64) + np.log(np.exp(scores - top).sum(axis=-1, dtype=np.float64))
-
-
-def grown(rows: np.ndarray, n_classes: int) -> np.ndarray:
-    """A copy with one row per class; rows of new classes are zeros."""
-    return np.concatenate([rows, np.zeros((n_classes - len(rows), *rows.shape[1:]), rows.dtype)])

@@ -64,7 +64,7 @@ def from_linear(
         raise ValueError("standardize must be 'none' unless there are samples X from which to learn it")
     width, dtype, order = columns.shape[1], str(np.result_type(columns, np.float32)), np.argsort(labels)
     embedding = Standardize(np.zeros(width), np.ones(width), dtype)
-    head.restore(
+    head._restore(
         {
             "n_features_in_": width,
             "classes_": labels[order],

@@ -20,7 +20,7 @@ _PIECES = 8  # of a chunk; a whole one leaves the cache, and its memory is new e
 
 
 class Predictor:
-    """How every head answers. A method may override ``_scores``, ``_best``, ``probabilities`` and ``_novelty``."""
+    """How every head answers. A method may override ``_scores``, ``_best``, ``_probabilities`` and ``_novelty``."""
 
     if TYPE_CHECKING:
         classes_: np.ndarray
@@ -70,7 +70,7 @@ class Predictor:
         classes are equally frequent.
         """
         head, rows = self._checked(X)
-        parts = head._in_parts(rows, lambda part: head.probabilities(head._sorted_scores(part)))
+        parts = head._in_parts(rows, lambda part: head._probabilities(head._sorted_scores(part)))
         found: np.ndarray = np.concatenate(parts)
         if priors is None:
             return found
@@ -78,7 +78,7 @@ class Predictor:
         weighted: np.ndarray = np.maximum(found, np.finfo(np.float32).tiny, dtype=np.float64) * weights
         return (weighted / weighted.sum(axis=1, keepdims=True)).astype(found.dtype)
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Probabilities from rows of scores."""
         # scipy's softmax takes three times as long
         found: np.ndarray = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -124,7 +124,7 @@ class Predictor:
 
         def answer(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             scores = head._sorted_scores(part)
-            return scores.argmax(axis=1), head.probabilities(scores)
+            return scores.argmax(axis=1), head._probabilities(scores)
 
         best, probabilities = map(np.concatenate, zip(*head._in_parts(rows, answer), strict=True))
         return head.classes_[best], probabilities
@@ -138,7 +138,7 @@ class Predictor:
         head, rows = self._checked(X)
         return np.concatenate(head._in_parts(rows, lambda part: head._novelties(part, head._sorted_scores(part))))
 
-    def novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
+    def _novelty_of(self, X: ArrayLike, scores: np.ndarray) -> np.ndarray:
         """:meth:`novelty` of samples with known scores, with columns in any order."""
         head, rows = self._checked(X)
         expected = (len(rows), len(head.classes_))
@@ -150,7 +150,7 @@ class Predictor:
         with one_blas_thread():
             return np.concatenate([head._novelties(rows[part], scores[part]) for part in parts])
 
-    def scores_with_novelty(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def _scores_with_novelty(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """The results of :meth:`scores` and :meth:`novelty` from one pass over ``X`` and one state of the head."""
         head, rows = self._checked(X)
 
@@ -168,7 +168,7 @@ class Predictor:
         return np.where(np.isfinite(novelty), novelty, unknowns.largest(novelty))
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        entropy: np.ndarray = entr(self.probabilities(scores)).sum(axis=1)
+        entropy: np.ndarray = entr(self._probabilities(scores)).sum(axis=1)
         return entropy
 
     def novelty_threshold(
@@ -220,7 +220,7 @@ class Predictor:
         sets = []
         for part in _scored(rows, len(head.classes_)):
             scores = head._sorted_scores(rows[part])
-            probabilities = head.probabilities(scores)
+            probabilities = head._probabilities(scores)
             inside = (
                 (1 - probabilities <= limit) if limit is not None else head._fitting(rows[part], scores, coverage)
             )

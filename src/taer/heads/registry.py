@@ -110,7 +110,7 @@ def _imported(path: str) -> type[Head]:
         head = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{path}: cannot be imported ({error})") from None
-    if not isinstance(head, type) or not hasattr(head, "class_arrays"):
+    if not isinstance(head, type) or not hasattr(head, "_class_arrays"):
         raise ValueError(f"{path}: not a subclass of taer.heads.Head")
     if not isinstance(getattr(head, "card", None), Card):
         raise ValueError(f"{path}: it has no card: class {name}(…, card=taer.Card(…))")

@@ -47,7 +47,7 @@ def keep_threshold(head: Any, X: Any, false_alarms: float, per_class: bool) -> N
 def renew_threshold(head: Any) -> None:
     """Replace thresholds that a change of the head made stale: from stored novelties, or else by none."""
     had = {name: vars(head).pop(name, None) for name in ("threshold_", "class_thresholds_", "false_alarms_")}
-    if head.own_novelty and had["false_alarms_"] is not None:
+    if head._own_novelty and had["false_alarms_"] is not None:
         with suppress(ValueError):  # nothing is stored while every class has one sample
             keep_threshold(head, None, had["false_alarms_"], had["class_thresholds_"] is not None)
 

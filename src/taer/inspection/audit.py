@@ -1,4 +1,4 @@
-"""The changes between two versions of a head: columns that moved, and decisions among old classes that differ."""
+"""The changes between two versions of a head: old classes whose scores changed, and decisions among them that differ."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ class Audit:
 
     def sentence(self) -> str:
         """The audit in words."""
-        words = f"{len(self.new_classes)} new, {len(self.old_classes)} old classes"
+        words = _classes(len(self.new_classes), "new ")
         if self.forgotten:
             words += f", {len(self.forgotten)} forgotten"
         if self.old_classes:
+            known = f"the {_classes(len(self.old_classes), 'other ' if self.forgotten else '')} it knew"
             words += (
-                f"; all {len(self.old_classes)} old columns are bit-identical"
-                if not self.moved
-                else f"; {len(self.moved)} of {len(self.old_classes)} old columns moved"
+                f"; the scores of {len(self.moved)} of {known} changed"
+                if self.moved
+                else f"; nothing changed for {known}"
             )
         if self.compared and self.old_classes:
-            words += f"; {self.changed} of {self.compared} decisions among old classes differ"
+            words += f"; {self.changed} of {self.compared} decisions among them differ"
         return words
 
 
@@ -53,7 +54,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     >>> old = taer.TaER(random_state=0).partial_fit(X[y < 5], y[y < 5])
     >>> new = copy.deepcopy(old).partial_fit(X[(y >= 5) & (y < 9)], y[(y >= 5) & (y < 9)])
     >>> audit(old, new, sketches.test_x).sentence()
-    '4 new, 5 old classes; all 5 old columns are bit-identical; 0 of 2000 decisions among old classes differ'
+    '4 new classes; nothing changed for the 5 classes it knew; 0 of 2000 decisions among them differ'
     """
     if type(old) is not type(new):
         raise ValueError(f"{type(old).__name__} and {type(new).__name__} are not two versions of one head")
@@ -61,7 +62,7 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
     if old.n_features_in_ != new.n_features_in_:
         raise ValueError(f"the heads take features of width {old.n_features_in_} and {new.n_features_in_}")
     common, at_old, at_new = np.intersect1d(old.classes_, new.classes_, return_indices=True)
-    moved = [label for label in common.tolist() if not _same_bits(old.class_state(label), new.class_state(label))]
+    moved = [label for label in common.tolist() if not _same_bits(old._class_state(label), new._class_state(label))]
     compared = changed = 0
     if X is not None and len(common):
         samples: Any = by_position(X, "X")
@@ -79,6 +80,10 @@ def audit(old: Head, new: Head, X: ArrayLike | None = None) -> Audit:
         compared=compared,
         changed=changed,
     )
+
+
+def _classes(count: int, which: str) -> str:
+    return f"{count} {which}class{'' if count == 1 else 'es'}"
 
 
 def _same_bits(first: list[np.ndarray], second: list[np.ndarray]) -> bool:

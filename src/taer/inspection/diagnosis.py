@@ -157,7 +157,7 @@ def _judge(judge: Head, head: Head, samples: Any, labels: np.ndarray, rows: np.n
         rows,
         of_judge[own],
         of_judge[scores.argmax(axis=1)],
-        judge.probabilities(scores)[place, own],
+        judge._probabilities(scores)[place, own],
         scores[place, own] - scores.max(axis=1),
     )
 

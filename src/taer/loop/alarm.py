@@ -9,7 +9,6 @@ reference, no bet gains on average. Then the capital ever reaches ``1 / false_al
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -86,27 +85,6 @@ class Alarm:
         if self.raised_after is None and self.evidence >= 1 / self.false_alarms:
             self.raised_after = self.answered
         return self.raised
-
-
-def raised_at(
-    batches: Iterable[tuple[int, int]], reference: int = 500, false_alarms: float = 0.01
-) -> tuple[Alarm | None, int | None]:
-    """The alarm after some batches of answers and unknown ones, and the number of the batch that raised it, or None.
-
-    The first batches with ``reference`` answers together are what later ones are compared with. Before there are so
-    many, there is no alarm.
-    """
-    answered = unknown = 0
-    alarm, at = None, None
-    for number, (count, strange) in enumerate(batches):
-        if alarm is not None:
-            if alarm.update(count, strange) and at is None:
-                at = number
-            continue
-        answered, unknown = answered + count, unknown + strange
-        if answered >= reference and unknown < answered:
-            alarm = Alarm.against(unknown, answered, false_alarms)
-    return alarm, at
 
 
 def _left(batches: int) -> float:

@@ -20,7 +20,7 @@ from scipy.signal import convolve
 from scipy.special import expit
 from scipy.stats import beta, binom
 
-from taer.heads.base import log_sum_exp
+from taer.heads.numerics import log_sum_exp
 from taer.heads.unknowns import above, thresholds_of
 from taer.heads.validation import check_labels
 from taer.rows import Rows, row_chunks
@@ -90,7 +90,7 @@ def automate(head: Any, X: Any, y: Any, errors: float, confidence: float, unknow
 
 def judged(head: Any, X: Any, y: Any, unknown: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """The confidence of the answer for each row, and whether it is right."""
-    if head.own_novelty and not hasattr(head, "threshold_") and (head.novelties_.tried > 0).any():
+    if head._own_novelty and not hasattr(head, "threshold_") and (head.novelties_.tried > 0).any():
         head.novelty_threshold()
     labels, trust = answered(head, X)
     return trust, labels.astype(object) == _truth(head, y, len(labels), unknown)
@@ -99,7 +99,7 @@ def judged(head: Any, X: Any, y: Any, unknown: Any = None) -> tuple[np.ndarray, 
 def keep(head: Any, found: Automation) -> None:
     """Keep the threshold in the head."""
     kept = {name: getattr(found, name) for name in ("errors", "confidence", "threshold", "coverage")}
-    head.restore({"automation_": kept})
+    head._restore({"automation_": kept})
 
 
 def automatic(head: Any, X: Any) -> np.ndarray:
@@ -123,7 +123,7 @@ def answered(head: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
     parts = []
     in_pieces = isinstance(X, np.ndarray | Rows) and X.ndim == 2 and len(X)
     for part in row_chunks(X, max(X.shape[1], len(head.classes_))) if in_pieces else [slice(None)]:
-        scores, novelty = head.scores_with_novelty(X[part] if in_pieces else X)
+        scores, novelty = head._scores_with_novelty(X[part] if in_pieces else X)
         parts.append((head.classes_[scores.argmax(axis=1)], confidences(head, scores, novelty)))
     labels, trust = map(np.concatenate, zip(*parts, strict=True))
     return labels, trust

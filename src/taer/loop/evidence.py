@@ -63,7 +63,7 @@ def in_order(head: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Everything after this depends on the set of samples alone, not on their order.
     """
-    rows = head.in_prior(X)
+    rows = head._in_prior(X)
     order = np.lexsort(rows[:, : min(3, rows.shape[1])].T)
     ranked = rows[order]
     new = np.ones(len(rows), bool)

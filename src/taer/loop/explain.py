@@ -94,8 +94,8 @@ Find = Callable[[np.ndarray, int], tuple[Example, ...]]  # the examples of a cla
 
 
 def _of_rows(head: Any, X: np.ndarray, find: Find) -> list[Explanation]:
-    scores, novelty = head.scores_with_novelty(X)
-    probabilities, limited = head.probabilities(scores), hasattr(head, "threshold_")
+    scores, novelty = head._scores_with_novelty(X)
+    probabilities, limited = head._probabilities(scores), hasattr(head, "threshold_")
     best = scores.argmax(axis=1)
     others = scores.copy()
     others[np.arange(len(X)), best] = -np.inf

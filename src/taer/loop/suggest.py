@@ -51,7 +51,7 @@ def _by_prior(head: Any, X: Any, n: int) -> tuple[np.ndarray, np.ndarray, np.nda
     share = min(1.0, max(_LEAST, 1 / head.densities_.counts.mean()))
     unsure = np.argsort(sure, kind="stable")[: max(3 * n, math.ceil(share * len(sure)))]
     rows = unsure[evenly(len(unsure), max(n, _CANDIDATES))]
-    both, evidence = coordinates(head, np.concatenate([head.in_prior(X[rows]), head.densities_.means]))
+    both, evidence = coordinates(head, np.concatenate([head._in_prior(X[rows]), head.densities_.means]))
     # Squared distances as in the log-odds that two samples share a class, but for what is the same for all samples.
     both = both * np.sqrt(evidence.psi / (1 + evidence.psi))
     return rows, both[: len(rows)], both[len(rows) :]
@@ -59,8 +59,8 @@ def _by_prior(head: Any, X: Any, n: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _sureness(head: Any, X: np.ndarray) -> np.ndarray:
     """The lead of the best class over the second in probability, times the probability of a known class."""
-    scores, novelty = head.scores_with_novelty(X)
-    best = np.sort(head.probabilities(scores), axis=1)
+    scores, novelty = head._scores_with_novelty(X)
+    best = np.sort(head._probabilities(scores), axis=1)
     lead = best[:, -1] - best[:, -2] if best.shape[1] > 1 else best[:, -1]
     sure: np.ndarray = lead * expit(-novelty / head.prior_.temperature)
     return sure

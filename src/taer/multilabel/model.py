@@ -272,7 +272,7 @@ class MultiLabel(BaseEstimator):
 
     # For saving, and for the command line
 
-    def check_origin(self, origin: Origin | None) -> None:
+    def _check_origin(self, origin: Origin | None) -> None:
         """Raise ValueError for features of another backbone than those that were learned, if both are known."""
         known = getattr(self, "feature_origin_", None)
         if known is not None and origin is not None and (difference := origin.difference(known)):

@@ -51,7 +51,7 @@ def export_onnx(head: Head, path: str | os.PathLike[str], backbone: str | os.Pat
         found = find_backbone(str(backbone))
         if found.graph is None:
             raise ValueError(f"{found.name} reads {found.kind}s; only backbones for images have an ONNX form here")
-        head.check_origin(found.origin)
+        head._check_origin(found.origin)
         model = _behind(onnx.load_from_string(found.graph()), found.name, head)
         properties["preprocess"] = found.preprocess
     onnx.helper.set_model_props(model, properties)
@@ -97,7 +97,7 @@ def _graph(head: Head, version: int) -> Any:
     graph = Graph()
     dtype = np.dtype(head.dtype_)
     # Scores are computed in float64, returned in the type of the features, and divided by a temperature.
-    scores = graph.cast(head.graph(graph), dtype)
+    scores = graph.cast(head._graph(graph), dtype)
     temperature = np.array(getattr(head, "temperature_", 1.0), dtype)
     graph.add("Div", scores, temperature, name="scores")
     names, kind = head.classes_, onnx.helper.np_dtype_to_tensor_dtype(dtype)
@@ -105,7 +105,7 @@ def _graph(head: Head, version: int) -> Any:
     labels = [name.encode() for name in names.tolist()] if names.dtype.kind == "U" else names.astype(np.int64)
     graph.add("Softmax", "scores", axis=-1, name="probabilities")
     graph.add("Gather", "classes", graph.add("ArgMax", "scores", axis=-1, keepdims=0), name="label")
-    novelty = head.novelty_graph(graph, "probabilities")
+    novelty = head._novelty_graph(graph, "probabilities")
     graph.add("Cast", novelty, to=kind, name="novelty")
     value = onnx.helper.make_tensor_value_info
     described = onnx.helper.make_graph(

@@ -146,7 +146,7 @@ def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     head = copy.copy(head)  # a consistent state, even if another thread teaches it now
     if not hasattr(head, "classes_"):
         raise ValueError(f"this {type(head).__name__} has learned nothing yet, so there is nothing to save")
-    params, state = {item.name for item in fields(head)}, head.state()
+    params, state = {item.name for item in fields(head)}, head._state()
     stored = params | declared(type(head)).keys()
     if stray := [
         name for name, value in vars(head).items() if name not in stored and not isinstance(value, Derived)
@@ -155,7 +155,7 @@ def describe(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             f"{type(head).__name__} cannot be saved: its attribute {stray[0]!r} would be lost, as no 'fitted' declares it"
         )
     try:
-        head.restore({})
+        head._restore({})
     except ValueError as error:
         raise ValueError(f"this {type(head).__name__} cannot be saved, as no one could load it: {error}") from None
     name = name_of(type(head))
@@ -185,7 +185,7 @@ def restored(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> He
     attributes = declared(kind)  # no other name is set: one such as __dict__ would replace the head
     if unknown := [name for name in state if name not in attributes]:
         raise ValueError(f"{unknown[0][:80]!r} is not the name of a fitted attribute")
-    head.restore(state)
+    head._restore(state)
     if len(header["tasks"]) != head.n_tasks_ or header["tasks"] != _tasks(head):
         raise ValueError("its tasks are not those in which its classes were learned")
     return head

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,6 +31,7 @@ LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE = Path(__file__).parent / "page"
 _ABOUT = "A classifier whose classes grow: predict, add examples, learn them as one task, correct, go back."
 _SAVE_SECONDS = 60  # between two writes of the counts of answers to disk
+_log = logging.getLogger("taer.serve")
 
 
 def create_app(
@@ -64,7 +66,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        saving = asyncio.create_task(_save_counts(service))
+        saving = asyncio.create_task(keep_saving(lambda: run_in_threadpool(service.save)))
         if isinstance(service, Replica):
             service.start()
         yield
@@ -114,7 +116,11 @@ def endpoints(
     return api
 
 
-async def _save_counts(service: Service) -> None:
+async def keep_saving(save: Callable[[], Awaitable[None]]) -> None:
+    """Save every minute, until canceled. A save that fails is logged, and does not end the others."""
     while True:
         await asyncio.sleep(_SAVE_SECONDS)
-        await run_in_threadpool(service.save)
+        try:
+            await save()
+        except Exception:
+            _log.exception("not everything was saved; the next try is in %d seconds", _SAVE_SECONDS)

@@ -28,7 +28,7 @@ def find(name: str, head: Head | None = None) -> Backbone:
     """
     found = find_backbone(name)
     if head is not None:
-        head.check_origin(found.origin)
+        head._check_origin(found.origin)
     return Loaded(found.name, found.kind, found.origin, found.prepare, found.load())
 
 

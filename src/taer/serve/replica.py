@@ -209,7 +209,7 @@ class Replica(Service):
         """Check the backbone, or find it. Raises ValueError if the head has learned features of another one."""
         origin = getattr(head, "feature_origin_", None)
         if self.backbone is not None:
-            head.check_origin(self.backbone.origin)
+            head._check_origin(self.backbone.origin)
         elif origin is not None and self._find is not None:
             find, self._find = self._find, None  # once; a person who installs it starts the replica again
             try:
@@ -223,7 +223,7 @@ class Replica(Service):
         if pointer.version != version:
             return Serving.of(version, head, None)
         if head is not None and pointer.automation is not None:
-            head.restore({"automation_": pointer.automation})
+            head._restore({"automation_": pointer.automation})
         found = Serving.of(version, head, pointer.threshold)
         return replace(found, promise=None if head is None else promised(head, [], None))
 

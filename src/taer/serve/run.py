@@ -164,7 +164,7 @@ def open_service(
         )
         if service.serving.head is not None:
             try:
-                service.serving.head.check_origin(backbone.origin)
+                service.serving.head._check_origin(backbone.origin)
             except ValueError:
                 service.close()
                 raise

@@ -94,7 +94,7 @@ class Serving:
             raise Conflict("nothing was learned yet: add examples, then learn")
         if X.shape[1] != head.n_features_in_:
             raise BadInput(f"vectors: expected {head.n_features_in_} numbers in each, got {X.shape[1]}")
-        scores, novelty = head.scores_with_novelty(X)
+        scores, novelty = head._scores_with_novelty(X)
         best = scores.argmax(axis=1)
         unknown = above(novelty, np.inf if self.limits is None else self.limits[best])
         return Answers(
@@ -103,7 +103,7 @@ class Serving:
             head.classes_,
             scores,
             best,
-            head.probabilities(scores),
+            head._probabilities(scores),
             novelty,
             unknown,
             without_a_person(head, scores, novelty, unknown),

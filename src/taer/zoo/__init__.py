@@ -11,13 +11,17 @@ from taer.heads import HEADS
 
 
 def __getattr__(name: str) -> Any:
-    if name[:1].isupper() and name in (heads := _heads()):
-        return heads[name]
-    raise AttributeError(f"module 'taer.zoo' has no attribute {name!r}")
+    hint = "dir(taer.zoo) lists its heads"
+    if name[:1].isupper():
+        if name in (heads := _heads()):
+            return heads[name]
+        if name in _heads("taer.heads"):
+            hint = f"it is taer.{name}"
+    raise AttributeError(f"module 'taer.zoo' has no attribute {name!r}; {hint}")
 
 
-def _heads() -> dict[str, Any]:
-    return {head.__name__: head for head in HEADS.values() if head.__module__.startswith(f"{__name__}.")}
+def _heads(package: str = __name__) -> dict[str, Any]:
+    return {head.__name__: head for head in HEADS.values() if head.__module__.startswith(f"{package}.")}
 
 
 def __dir__() -> list[str]:

@@ -8,11 +8,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, grown
+from taer.heads.base import Head, Task
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import Fitted, array
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.rows import row_chunks
 from taer.zoo.shared.ridge import ridge_solved
@@ -147,7 +148,7 @@ class AnaCP(
         )
 
     # distances of the features say little about what is novel after the projection
-    _novelty, novelty_graph = Head._novelty, Head.novelty_graph
+    _novelty, _novelty_graph = Head._novelty, Head._novelty_graph
 
 
 def gelu(x: np.ndarray) -> np.ndarray:

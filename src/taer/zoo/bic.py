@@ -8,11 +8,12 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from taer.heads.base import Task, log_sum_exp
+from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, Samples
 from taer.heads.descent.losses import TEMPERATURE, Blocks, cross_entropy_gradient
 from taer.heads.descent.memory import MemoryHead
+from taer.heads.numerics import log_sum_exp
 from taer.heads.params import param
 from taer.memory import POLICIES
 from taer.rows import SelectedRows

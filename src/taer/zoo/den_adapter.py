@@ -6,10 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from taer.heads.base import Task, log_sum_exp
+from taer.heads.base import Task
 from taer.heads.descent.loop import Samples
 from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted
+from taer.heads.numerics import log_sum_exp
 from taer.heads.params import param
 from taer.rows import row_chunks
 from taer.zoo.shared.adapter_network import Network, NetworkPlan, descend, shrunk, units_of

@@ -8,12 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE, ClosedFormHead
 from taer.heads.closed_form.linalg import factor_analysis, shrunk, whitener
 from taer.heads.embedding import NORMALIZATIONS
 from taer.heads.fitted import Fitted, array
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.zoo.shared.shortlist import Shortlist
 

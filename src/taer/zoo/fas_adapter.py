@@ -9,10 +9,11 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from taer.heads import exact
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
 from taer.heads.descent.loop import Samples
 from taer.heads.descent.losses import cross_entropy
 from taer.heads.fitted import Fitted, array
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.zoo.shared.adapter_network import Network, NetworkPlan, descend
 from taer.zoo.shared.adapter_tasks import GUESSING, TaskHead

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from taer.heads.base import grown
 from taer.heads.card import Card
 from taer.heads.closed_form.base import NORMALIZE
 from taer.heads.embedding import NORMALIZATIONS, unit_rows
 from taer.heads.fitted import FLOATS
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.zoo.shared.low_rank import CovarianceHead, LowRank, low_rank_correlations, with_whiteners
 

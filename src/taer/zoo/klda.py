@@ -173,13 +173,13 @@ class KLDA(
         shares = np.zeros((len(X), len(self.weights_)))
         for draw, map_ in enumerate(self._features()):
             weights = np.ascontiguousarray(self.weights_[:, draw])
-            shares += super().probabilities(exact.products(map_(X), weights) + self.offsets_[:, draw])
+            shares += super()._probabilities(exact.products(map_(X), weights) + self.offsets_[:, draw])
         with np.errstate(divide="ignore"):
             scores = np.maximum(np.log(shares * (len(self.weights_) / len(self.frequencies_))), -1e4)
         return (scores if classes is None else scores[:, classes]).astype(self.dtype_)
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        return super().probabilities((scores - scores.max(axis=-1, keepdims=True)) / self.temperature_)
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        return super()._probabilities((scores - scores.max(axis=-1, keepdims=True)) / self.temperature_)
 
     def _class_counts(self) -> np.ndarray:
         return self.counts_

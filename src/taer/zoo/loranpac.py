@@ -100,4 +100,4 @@ class LoRanPAC(
         self._set(np.arange(len(self.classes_)), along @ self.directions_, np.zeros(len(self.classes_)))
 
     # distances between thousands of random features would cost more than the prediction
-    _novelty, novelty_graph = Head._novelty, Head.novelty_graph
+    _novelty, _novelty_graph = Head._novelty, Head._novelty_graph

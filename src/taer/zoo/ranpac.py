@@ -70,4 +70,4 @@ class RanPAC(
         return columns, offsets
 
     # distances between thousands of random features would cost more than the prediction
-    _novelty, novelty_graph = Head._novelty, Head.novelty_graph
+    _novelty, _novelty_graph = Head._novelty, Head._novelty_graph

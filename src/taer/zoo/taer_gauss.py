@@ -10,10 +10,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, grown, log_sum_exp
+from taer.heads.base import Head, Task
 from taer.heads.card import Card
 from taer.heads.embedding import Standardize
 from taer.heads.fitted import Fitted, array, count, value_of
+from taer.heads.numerics import grown, log_sum_exp
 from taer.heads.params import param
 from taer.rows import row_chunks
 from taer.statistics import ClassStatistics

@@ -8,12 +8,13 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.descent.loop import Batch, Plan, Samples
 from taer.heads.descent.losses import TEMPERATURE, cross_entropy
 from taer.heads.descent.memory import MemoryHead
 from taer.heads.fitted import Fitted, array
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.memory import POLICIES
 from taer.rows import row_chunks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -127,6 +127,10 @@ class UCIR(
         check_finite(own, self.lr)
         rows[moving] = own
         return eta
+
+    def _class_state(self, label: Any) -> list[np.ndarray]:
+        head = self._snapshot()
+        return [*super(UCIR, head)._class_state(label), np.array(head.eta_)]
 
     def _scores(self, X: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
         columns = self.weights_ if classes is None else self.weights_[classes]

@@ -11,7 +11,6 @@ from scipy.linalg import solve
 from scipy.optimize import minimize, minimize_scalar
 
 from taer.heads import exact
-from taer.heads.base import grown, log_sum_exp
 from taer.heads.bayes.constants import (
     BIAS,
     BOLD,
@@ -27,6 +26,7 @@ from taer.heads.bayes.constants import (
 )
 from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.selection import evenly
+from taer.heads.numerics import grown, log_sum_exp
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Bayes(
         at_least=0,
     )
 
-    own_novelty: ClassVar[bool] = True
+    _own_novelty: ClassVar[bool] = True
     fitted: ClassVar[dict[str, Fitted]] = {
         "embedding_": value_of(Normalize, width="width", help="the normalization of the features"),
         "prior_": value_of(Prior, width="width", help="the prior, fitted on the first task"),
@@ -264,7 +264,7 @@ class Bayes(
         """Divisor of the scores in the softmax of ``predict_proba``."""
         return self.prior_.temperature
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         found: np.ndarray = softmax(scores / self.temperature_, axis=-1)
         return found
 
@@ -283,11 +283,11 @@ class Bayes(
         fitting: np.ndarray = blank[:, None] - scores <= self.novelties_.limits(coverage)[self.arrival_]
         return fitting
 
-    def graph(self, graph: Any) -> str:
+    def _graph(self, graph: Any) -> str:
         space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
         return self.densities_.graph(graph, space, along, self.arrival_)
 
-    def novelty_graph(self, graph: Any, probabilities: str) -> str:
+    def _novelty_graph(self, graph: Any, probabilities: str) -> str:
         space, along = self.prior_.graph(graph, self.embedding_.graph(graph, "features"))
         blank = self.prior_.blank.graph(graph, space, along, np.zeros(1, np.int64))
         best = graph.add("ReduceMax", self._density_graph(graph, space), axes=[1], keepdims=1)
@@ -340,7 +340,7 @@ class Bayes(
 
         return explained(*self._checked(np.asarray(X)[None] if np.ndim(X) == 1 else X), examples, count)
 
-    def in_prior(self, X: ArrayLike) -> np.ndarray:
+    def _in_prior(self, X: ArrayLike) -> np.ndarray:
         """Rows in the space of the prior, where samples scatter around their class mean by one in every direction."""
         head, rows = self._checked(X)
         return np.concatenate(
@@ -373,7 +373,7 @@ class Bayes(
                 "Bayes cannot learn features of this size: a class would not be finite; scale the features to about 1"
             )
 
-    def class_state(self, label: Any) -> list[np.ndarray]:
+    def _class_state(self, label: Any) -> list[np.ndarray]:
         head = self._snapshot()
         return head.densities_.of_class(head._number_of(label))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, log_sum_exp
+from taer.heads.base import Head, Task
 from taer.heads.bayes.constants import CORRECTED, CORRECTED_CLASSES, HELD_OUT, OTHER_ROWS, OWN_ROWS
 from taer.heads.bayes.correction import (
     Corrections,
@@ -23,6 +23,7 @@ from taer.heads.bayes.kept import KeptSamples, some_of_each
 from taer.heads.bayes.sums import Summaries
 from taer.heads.card import Card
 from taer.heads.fitted import Fitted, value_of
+from taer.heads.numerics import log_sum_exp
 from taer.heads.params import param
 from taer.rows import row_chunks
 
@@ -241,9 +242,9 @@ class BayesReplay(
     def _fitting(self, X: np.ndarray, scores: np.ndarray, coverage: float) -> np.ndarray:
         return super()._fitting(X, super()._scores(X)[:, self.arrival_], coverage)
 
-    def graph(self, graph: Any) -> str:
+    def _graph(self, graph: Any) -> str:
         scales, _ = self.corrections_.factors(self.arrival_)
-        return str(graph.add("Add", graph.add("Mul", super().graph(graph), scales), self._added_graph(graph)))
+        return str(graph.add("Add", graph.add("Mul", super()._graph(graph), scales), self._added_graph(graph)))
 
     def _added_graph(self, graph: Any) -> str:
         """Add what is added to the scaled scores of ``bayes``."""
@@ -270,11 +271,11 @@ class BayesReplay(
                 "to about 1"
             )
 
-    def class_state(self, label: Any) -> list[np.ndarray]:
+    def _class_state(self, label: Any) -> list[np.ndarray]:
         head = self._snapshot()
         number, state = head._number_of(label), head.corrections_
         own = slice(number, number + 1)
-        return [*super().class_state(label), state.weights[number], state.biases[own], state.has[own]]
+        return [*super()._class_state(label), state.weights[number], state.biases[own], state.has[own]]
 
     def _drop(self, number: int) -> None:
         self._separate(np.array([number]))

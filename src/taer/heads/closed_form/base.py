@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, grown
+from taer.heads.base import Head, Task
 from taer.heads.closed_form.calibration import PooledLosses, best_temperature, held_out
 from taer.heads.closed_form.collect import collect
 from taer.heads.closed_form.derived import Derived
 from taer.heads.closed_form.linalg import RelativeDistances
 from taer.heads.embedding import NORMALIZATIONS, Normalize
 from taer.heads.fitted import Fitted, Sizes, array, number, value_of
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.statistics import ClassStatistics
 
@@ -60,9 +61,9 @@ class ClosedFormHead(Head):
         """Whether each class has its own scatter."""
         return False
 
-    def restore(self, state: dict[str, Any]) -> Self:
+    def _restore(self, state: dict[str, Any]) -> Self:
         self._derived = Derived()
-        return super().restore(state)
+        return super()._restore(state)
 
     def _embedding(self, task: Task) -> Any:
         """The embedding, fitted on the first task."""
@@ -158,9 +159,9 @@ class ClosedFormHead(Head):
             best[row] = classes[self._finite_scores(X[[row]], classes).argmax()]
         return best
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         # Divide differences, which are never above 0: quotients of large scores could all be infinite.
-        return super().probabilities((scores - scores.max(axis=-1, keepdims=True)) / self.temperature_)
+        return super()._probabilities((scores - scores.max(axis=-1, keepdims=True)) / self.temperature_)
 
     def _novelty(self, X: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Entropy, plus the distance to the nearest class relative to the distance to the mean of all classes."""
@@ -170,10 +171,10 @@ class ClosedFormHead(Head):
         make = partial(RelativeDistances, self.statistics_)
         return self._derived.of(self.statistics_.means, RelativeDistances, make)
 
-    def novelty_graph(self, graph: Any, probabilities: str) -> str:
+    def _novelty_graph(self, graph: Any, probabilities: str) -> str:
         apart = self._distances().graph(graph, self.embedding_.graph(graph, "features"))
         apart = graph.add("Div", apart, np.array(self.temperature_))
-        return str(graph.add("Add", super().novelty_graph(graph, probabilities), apart))
+        return str(graph.add("Add", super()._novelty_graph(graph, probabilities), apart))
 
 
 class SolvedHead(ClosedFormHead):

@@ -9,7 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from taer.heads.base import Task, log_sum_exp
+from taer.heads.base import Task
+from taer.heads.numerics import log_sum_exp
 
 _HELD_OUT = 2000  # most samples for a temperature: enough for one number
 _SCORES = 1 << 21  # most scores of these samples, for any number of classes

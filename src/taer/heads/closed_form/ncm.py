@@ -63,7 +63,7 @@ class NCM(
             rows = unit_rows(rows + self.embedding_.center) - self.origin_
         return (exact.products(rows, self.weights_[wanted]) + self.offsets_[wanted]).astype(self.dtype_)
 
-    def graph(self, graph: Any) -> str:
+    def _graph(self, graph: Any) -> str:
         rows = self.embedding_.graph(graph, "features")
         if self.metric == "cosine":
             rows = graph.add(

@@ -8,11 +8,12 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, grown
+from taer.heads.base import Head, Task
 from taer.heads.descent import loop
 from taer.heads.descent.loop import Loop, Plan
 from taer.heads.embedding import Standardize, in_type, unit_rows
 from taer.heads.fitted import Fitted, array, value_of
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.rows import row_chunks
 

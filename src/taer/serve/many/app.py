@@ -32,7 +32,7 @@ from taer.answers import Deleted, HeadEntry, HeadList, ManyHealth
 from taer.files import make_folder
 from taer.serve import traces
 from taer.serve.api import ERRORS, Api, Lane, as_json
-from taer.serve.app import LOCAL_NAMES, PAGE, endpoints
+from taer.serve.app import LOCAL_NAMES, PAGE, endpoints, keep_saving
 from taer.serve.gate import Counters, Gate, Uploads, check_role
 from taer.serve.many.folder import NAME
 from taer.serve.many.heads import Heads, used_memory
@@ -52,7 +52,6 @@ _AT_ONCE = 1  # requests of a head that are predicted at the same time
 _THREADS = 4  # of a head, for everything else
 _SMALL = 1 << 19  # multiplications that a head does on the event loop: 13 vectors of 384 features
 _SWITCH_SECONDS = 0.0005  # after which a thread lets another one go on; by default ten times as long
-_SAVE_SECONDS = 60
 HeadName = Annotated[str, Meta(pattern=f"^{NAME.pattern}$", description="Name of a head.")]
 
 
@@ -170,7 +169,7 @@ def _outside(heads: Heads, counters: Counters, gate: Middleware, public: bool, d
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)  # so that a long answer of one head does not keep others waiting
-        saving = asyncio.create_task(_save(heads))
+        saving = asyncio.create_task(keep_saving(heads.save))
         yield
         saving.cancel()
         heads.close()
@@ -212,12 +211,6 @@ class _Page:
         if not self._is_there(name := scope["path_params"]["name"]):
             raise Missing(f"there is no head {name[:100]}")
         await self._files(scope, receive, send)
-
-
-async def _save(heads: Heads) -> None:
-    while True:
-        await asyncio.sleep(_SAVE_SECONDS)
-        await heads.save()
 
 
 def _add_heads(api: Api, heads: Heads) -> None:

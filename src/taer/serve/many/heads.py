@@ -166,10 +166,12 @@ class Heads:
     async def save(self) -> None:
         """Write to disk what may be lost, and drop heads if memory is short."""
         for name, loaded in list(self._loaded.items()):
-            if name not in self._changing:
+            if self._loaded.get(name) is loaded and name not in self._changing:  # it may have left meanwhile
                 loaded.requests += 1  # so that it stays open
                 try:
                     await run_sync(loaded.service.save)
+                except Exception:  # the others are saved all the same
+                    _log.exception("%s: not everything was saved", name)
                 finally:
                     loaded.requests -= 1
         await self.make_room()

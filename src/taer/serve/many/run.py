@@ -83,7 +83,7 @@ class Opener:
                 self._found[name] = find(name)
         found: Any = self._found[name]
         if head is not None:
-            head.check_origin(found.origin)
+            head._check_origin(found.origin)
         return found
 
 

@@ -13,10 +13,11 @@ from typing import ClassVar
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Head, Task, grown
+from taer.heads.base import Head, Task
 from taer.heads.descent import loop
 from taer.heads.embedding import Standardize
 from taer.heads.fitted import Fitted, array, value_of
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.zoo.shared.adapter_network import Network, NetworkLoop, NetworkPlan, exact_units
 

@@ -8,9 +8,10 @@ import numpy as np
 from scipy.special import entr, log_softmax
 
 from taer.heads import exact
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
 from taer.heads.card import Card
 from taer.heads.fitted import Fitted, Sizes, array
+from taer.heads.numerics import grown
 from taer.rows import select
 from taer.zoo.shared.adapter import AdapterHead
 from taer.zoo.shared.adapter_network import Network

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
+from taer.heads.numerics import grown
 
 Step = Callable[[np.ndarray, np.ndarray, float], None]
 

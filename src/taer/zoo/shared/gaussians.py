@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from taer.heads import exact
-from taer.heads.base import Task, grown
+from taer.heads.base import Task
 from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.calibration import best_temperature, log_losses
 from taer.heads.closed_form.directions import products_along
@@ -28,6 +28,7 @@ from taer.heads.closed_form.linalg import (
 from taer.heads.closed_form.selection import FOLDS, stratified_folds, trial_samples
 from taer.heads.embedding import NORMALIZATIONS, Normalize, normalized
 from taer.heads.fitted import Fitted, array, number
+from taer.heads.numerics import grown
 from taer.heads.params import param
 from taer.statistics import ClassStatistics
 from taer.zoo.shared import shortlist
@@ -218,7 +219,7 @@ class GaussianHead(ClosedFormHead):
         variances = (self.spectra_[classes].astype(np.float64) + nu) / (self.sizes_[classes] + nu)[:, None]
         return 0.5 - 0.5 / variances, 0.5 * np.log(variances).sum(axis=1)
 
-    def graph(self, graph: Any) -> str:
+    def _graph(self, graph: Any) -> str:
         """A linear part for all classes, and a quadratic part for each block."""
         rows, rank = self.embedding_.graph(graph, "features"), self.directions_.shape[1]
         columns, offsets = (values[self.arrival_].astype(np.float64) for values in (self.weights_, self.offsets_))

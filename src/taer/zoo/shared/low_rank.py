@@ -13,10 +13,10 @@ import numpy as np
 from scipy.linalg import lapack
 
 from taer.heads import exact
-from taer.heads.base import grown
 from taer.heads.closed_form.base import ClosedFormHead
 from taer.heads.closed_form.linalg import squared_distances, whitener
 from taer.heads.fitted import Fitted, array
+from taer.heads.numerics import grown
 from taer.threads import spread
 from taer.zoo.shared.shortlist import Shortlist
 
