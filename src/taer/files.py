@@ -11,18 +11,20 @@ from typing import Any
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator[Path]:
+def written_whole(path: str | os.PathLike[str], *, sync: bool = False, private: bool = False) -> Iterator[Path]:
     """Write a file or a folder atomically: yields a temporary path that is renamed to ``path`` at the end.
 
     After an error the temporary path is removed, and a file that was not there before is not there. With ``sync`` the
-    file survives a loss of power once this returns.
+    file survives a loss of power once this returns. A ``private`` one can be read by its owner only.
     """
     path = Path(path)
     is_new = not path.exists()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
-        if partial.is_file() and partial.stat().st_mode & 0o077 == 0:  # some writers create private files
+        if private:
+            partial.chmod(0o600)
+        elif partial.is_file() and partial.stat().st_mode & 0o077 == 0:  # some writers create private files
             partial.chmod(0o666 & ~_umask())
         if sync:
             to_disk(partial)
@@ -87,6 +89,12 @@ def make_folder(path: Path) -> None:
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
         to_disk(path.parent)
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless there is a file."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _remove(path: Path) -> None:

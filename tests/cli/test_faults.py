@@ -79,6 +79,7 @@ class Commands:
 
     def prepared(self, before):
         """A copy of a folder with its inputs and what earlier commands wrote."""
+        (self.folder / "service").mkdir()
         (self.folder / "texts.csv").write_text(TEXTS)
         save_features(small_features(), self.folder / "set.safetensors")
         for arguments in before:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -43,6 +44,7 @@ def bearer(token):
 
 @pytest.fixture
 def folder(tmp_path):
+    (tmp_path / "service").mkdir()
     return tmp_path / "service"
 
 
@@ -113,7 +115,7 @@ def test_limits_of_a_token(open_service, folder, capsys):
     assert "hasty may send 10 examples per day" in refused.json()["detail"]
     assert client.get("/classes").json()["classes"][0]["waiting"] == 8
     large = client.post("/predict", json={"texts": ["a" * 9000] * 3}, headers=hasty)
-    assert (large.status_code, "20000 bytes per day" in large.json()["detail"]) == (429, True)
+    assert (large.status_code, "20000 bytes per day" in large.json()["detail"]) == (413, True)
     assert client.get("/classes", headers=hasty).status_code == 200
     refused = client.get("/classes", headers=hasty)
     assert refused.status_code == 429
@@ -124,6 +126,34 @@ def test_limits_of_a_token(open_service, folder, capsys):
         .startswith("the token hasty may send 4 requests per minute")
     )
     assert client.post("/examples", json=body, headers=other).status_code == 200
+
+
+def test_more_than_a_limit_at_once_is_never_told_to_wait(open_service, folder, capsys):
+    client = open_service()
+    options = ("--role", "teach", "--examples", 3, "--bytes", 150_000)
+    own = bearer(made(capsys, folder, "add", "anna", *options))
+    refused = client.post("/examples", json={"label": "a", "vectors": vectors(0, 4)}, headers=own)
+    assert (refused.status_code, "retry-after" in refused.headers) == (413, False)
+    assert refused.json()["detail"] == "the token anna may send 3 examples per day; send at most 3 at once"
+    parts = (b" " * 50_000 for _ in range(4))  # each of which is below the limit
+    headers = {**own, "Content-Type": "application/json"}
+    refused = client.post("/predict", content=parts, headers=headers)
+    assert (refused.status_code, "send at most 150000 at once" in refused.json()["detail"]) == (413, True)
+    assert client.post("/examples", json={"label": "a", "vectors": vectors(0, 3)}, headers=own).status_code != 413
+
+
+def test_examples_that_are_refused_do_not_count(open_service, folder, capsys):
+    client = open_service()
+    own = bearer(made(capsys, folder, "add", "anna", "--role", "teach", "--examples", 3))
+
+    def add(rows):
+        return client.post("/examples", json={"label": "a", "vectors": rows}, headers=own).status_code
+
+    assert add(vectors(0, 1)) == 200
+    assert add([[1.0, 2.0]] * 2) == 422  # another width
+    assert add(vectors(0, 2)) == 200
+    assert add(vectors(0, 1)) == 429
+    assert client.get("/classes").json()["classes"][0]["waiting"] == 3
 
 
 @pytest.mark.parametrize(
@@ -149,14 +179,47 @@ def test_mistakes_are_told(folder, capsys, arguments, told):
 
 def test_a_head_that_is_not_there_gets_no_token(tmp_path, capsys):
     """It would be accepted nowhere, and its folder would keep others from making a head of this name."""
+    for place in (tmp_path, tmp_path / "heads"):  # before there is a server of many heads, and before it has one
+        with pytest.raises(SystemExit):
+            main(["token", str(tmp_path / "heads/biling"), "add", "anna"])
+        assert "heads/biling: there is no such service or head. Start or make it first" in capsys.readouterr().err
+        assert not (tmp_path / "heads/biling").exists()
+        place.mkdir(exist_ok=True)
     for name in ("billing", "support"):
         Service(tmp_path / "heads" / name).close()
     with pytest.raises(SystemExit):
         main(["token", str(tmp_path / "heads/biling"), "add", "anna"])
-    assert "no such head in" in (told := capsys.readouterr().err)
-    assert "which has billing, support; make the head first" in told
+    told = capsys.readouterr().err
+    assert "there is no such service or head" in told
+    assert "heads has billing, support. Start or make it first" in told
     assert not (tmp_path / "heads/biling").exists()
     assert made(capsys, tmp_path / "heads/billing", "add", "anna")
+
+
+def test_other_users_read_neither_tokens_nor_examples(open_service, folder, capsys):
+    """The versions can be read as the umask says, because a replica may be another user."""
+    usual = os.umask(0o022)
+    try:
+        client = open_service()
+        made(capsys, folder, "add", "anna")
+        assert client.post("/examples", json={"label": "a", "vectors": vectors(0)}).status_code == 200
+    finally:
+        os.umask(usual)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert {name for name, mode in modes.items() if mode == 0o600} == {
+        "taer.db", "taer.db-wal", "taer.db-shm", "tokens.json",
+    }  # fmt: skip
+    assert (modes["current.json"], modes["versions"]) == (0o644, 0o755)
+    made(capsys, folder, "revoke", "anna")
+    assert (folder / "tokens.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_tokens_that_root_makes_can_be_read_by_the_service(folder, capsys):
+    os.chown(folder, 12345, 12346)
+    made(capsys, folder, "add", "anna")
+    found = (folder / "tokens.json").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (12345, 12346, 0o600)
 
 
 def test_a_damaged_file_lets_nobody_in(open_service, folder, capsys):

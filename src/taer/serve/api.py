@@ -11,7 +11,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from taer.answers import Problem
 from taer.serve.bodies import JSON, NPY, Body, in_words
 from taer.serve.database import StorageFailed
-from taer.serve.gate import check_role, count_examples, problem
+from taer.serve.gate import check_role, counted_examples, problem
 from taer.serve.inputs import BadInput, ExamplesRequest, Items, NameRequest
 from taer.serve.learner import Busy
 from taer.serve.serving import Conflict, Missing, Unavailable
@@ -101,15 +101,17 @@ class Api:
 
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
         values = endpoint.arguments(request)
+        counted: AbstractContextManager[None] = nullcontext()
         if endpoint.body is not None:
-            values["body"] = await endpoint.body.read(request)
-            if isinstance(values["body"], ExamplesRequest | NameRequest):
-                count_examples(request.scope, values["body"].count)
-        if endpoint.direct:
-            async with self._turn:
-                found = await endpoint.function(**values)
-        else:
-            found = await run_sync(partial(endpoint.function, **values), limiter=self._threads)
+            values["body"] = body = await endpoint.body.read(request)
+            if isinstance(body, ExamplesRequest | NameRequest):
+                counted = counted_examples(request.scope, body.count)
+        with counted:
+            if endpoint.direct:
+                async with self._turn:
+                    found = await endpoint.function(**values)
+            else:
+                found = await run_sync(partial(endpoint.function, **values), limiter=self._threads)
         return found if isinstance(found, Response) else as_json(found)
 
     def described(self, title: str, version: str, description: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from taer.files import written_whole
+from taer.files import make_private, written_whole
 from taer.serve.database import in_words
 from taer.serve.store import version_file
 
@@ -65,6 +65,7 @@ def _heads(folder: Path) -> list[Path]:
 
 def copy_database(database: Path, copy: Path) -> list[int]:
     """Copy a database that others may be writing to; returns the versions in the copy."""
+    make_private(copy)
     address = f"{database.absolute().as_uri()}?mode=rw"  # never makes one
     with (
         closing(sqlite3.connect(address, uri=True, timeout=30)) as source,

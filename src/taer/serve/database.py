@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from taer.files import make_folder
+from taer.files import make_folder, make_private
 
 _log = logging.getLogger("taer.serve")
 SCHEMA = 4
@@ -134,6 +134,7 @@ class Database:
         self._lock = threading.Lock()
         try:
             make_folder(folder / "versions")
+            make_private(folder / "taer.db")  # it has the examples; SQLite gives its log the same permissions
             self._db = sqlite3.connect(
                 folder / "taer.db", timeout=30, isolation_level=None, check_same_thread=False, cached_statements=64
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -155,8 +156,9 @@ class Gate:
 
         async def bounded() -> Message:
             message = await receive()
-            _take(scope, "bytes", len(message.get("body", b"")))
-            upload.receive(len(message.get("body", b"")), not message.get("more_body", False))
+            size = len(message.get("body", b""))
+            _take(scope, "bytes", size, upload.size + size)
+            upload.receive(size, not message.get("more_body", False))
             return message
 
         async def safe(message: Message) -> None:
@@ -171,7 +173,7 @@ class Gate:
         scope[_GRANT] = self._grant(headers.get(b"authorization", b""))
         with traces.request(scope, headers) as span:
             try:
-                _take(scope, "requests", 1)
+                _take(scope, "requests", 1, 1)
                 if self._hosts is not None and (name := _name(headers.get(b"host", b""))) not in self._hosts:
                     await refuse(400, _foreign(name, self._hosts[0]))
                 elif (
@@ -215,19 +217,29 @@ def check_role(role: Role | None, scope: MutableMapping[str, Any]) -> None:
         )
 
 
-def count_examples(scope: MutableMapping[str, Any], count: int) -> None:
-    _take(scope, "examples", count)
+@contextmanager
+def counted_examples(scope: MutableMapping[str, Any], count: int) -> Iterator[None]:
+    """Count examples that are added inside; those that are refused do not count."""
+    _take(scope, "examples", count, count)
+    try:
+        yield
+    except Exception:
+        grant: Grant | None = scope[_GRANT]
+        if grant is not None:
+            grant.meter.give_back("examples", count)
+        raise
 
 
-def _take(scope: MutableMapping[str, Any], limit: Limit, count: int) -> None:
+def _take(scope: MutableMapping[str, Any], limit: Limit, count: int, whole: int) -> None:
+    """Count what a request sends, of which ``whole`` is known so far. Raises HTTPException beyond the limit."""
     grant: Grant | None = scope[_GRANT]
-    if grant is not None and (seconds := grant.take(limit, count)):
-        most, span = getattr(grant.token, limit), NAMED[SECONDS[limit]]
-        raise HTTPException(
-            429,
-            f"the token {grant.token.name} may send {most} {limit} per {span}; try again in {seconds} seconds",
-            {"Retry-After": str(seconds)},
-        )
+    if grant is None or (most := grant.most(limit)) is None:
+        return
+    may = f"the token {grant.token.name} may send {most} {limit} per {NAMED[SECONDS[limit]]}"
+    if whole > most:  # waiting would not help
+        raise HTTPException(413, f"{may}; send at most {most} at once")
+    if seconds := grant.take(limit, count):
+        raise HTTPException(429, f"{may}; try again in {seconds} seconds", {"Retry-After": str(seconds)})
 
 
 def problem(scope: MutableMapping[str, Any], told: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import os
 import re
 import secrets
 import threading
@@ -22,7 +23,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from taer.files import make_folder, written_whole
+from taer.files import written_whole
 from taer.serve.store import only_one
 
 Role = Literal["read", "teach", "admin"]
@@ -73,6 +74,12 @@ class Meter:
             self._used[limit] = start, used + count
         return 0
 
+    def give_back(self, limit: Limit, count: int) -> None:
+        with self._lock:
+            if limit in self._used:
+                start, used = self._used[limit]
+                self._used[limit] = start, max(0, used - count)
+
 
 @dataclass(frozen=True)
 class Grant:
@@ -84,8 +91,12 @@ class Grant:
     def may(self, role: Role) -> bool:
         return ROLES.index(self.token.role) >= ROLES.index(role)
 
+    def most(self, limit: Limit) -> int | None:
+        found: int | None = getattr(self.token, limit)
+        return found
+
     def take(self, limit: Limit, count: int) -> int:
-        return self.meter.take(limit, count, getattr(self.token, limit))
+        return self.meter.take(limit, count, self.most(limit))
 
 
 class Tokens:
@@ -100,7 +111,8 @@ class Tokens:
         self._admin = None if isinstance(admin, Tokens) else _started_with(admin)
         self._known: dict[str, Grant] = {}
         self._state: tuple[int, int, int] | None = None  # of the file that was read
-        self._read(self._look())  # a damaged file is told at the start
+        if self._others is None:  # the file of a head is read when its tokens are asked for
+            self._read(self._look())  # a damaged file is told at the start
 
     def find(self, given: bytes) -> Grant | None:
         """The token, if it is valid now."""
@@ -155,12 +167,10 @@ def add(folder: Path, name: str, role: Role, limits: Mapping[str, int | None]) -
     """Make a token; returns it, and nobody can read it again."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r}: expected a name of at most 50 letters, digits and . _ @ -")
-    if not folder.exists() and (heads := sorted(path.parent.name for path in folder.parent.glob("*/taer.db"))):
-        raise ValueError(
-            f"{folder}: there is no such head in {folder.parent}, which has {', '.join(heads[:5])}"
-            f"{', …' if len(heads) > 5 else ''}; make the head first"
-        )
-    make_folder(folder)
+    if not folder.is_dir():  # to make it would keep a server of many heads from making a head of this name
+        heads = sorted(path.parent.name for path in folder.parent.glob("*/taer.db"))
+        has = f"; {folder.parent} has {', '.join(heads[:5])}{', …' if len(heads) > 5 else ''}" if heads else ""
+        raise ValueError(f"{folder}: there is no such service or head{has}. Start or make it first")
     secret = secrets.token_urlsafe(24)
     with only_one(folder, "tokens", wait=True):
         known = stored(folder)
@@ -181,8 +191,11 @@ def revoke(folder: Path, name: str) -> None:
 
 
 def _write(folder: Path, tokens: list[Token]) -> None:
-    with written_whole(folder / _FILE, sync=True) as partial:
+    with written_whole(folder / _FILE, sync=True, private=True) as partial:
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(_Stored(tokens))) + b"\n")
+        if os.geteuid() == 0:  # the service that reads it may run as another user
+            owner = folder.stat()
+            os.chown(partial, owner.st_uid, owner.st_gid)
 
 
 def _hash(secret: bytes) -> str:
