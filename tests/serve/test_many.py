@@ -530,6 +530,66 @@ def test_a_head_that_cannot_be_opened_leaves_the_others_alone(many, tmp_path, ca
     assert client.delete("/heads/bad").status_code == 200
 
 
+def test_a_damaged_file_of_tokens_keeps_only_its_tokens_out(many, tmp_path, caplog, capsys):
+    folder = tmp_path / "heads"
+    for head in ("cats", "dogs"):
+        learned(folder, head, 0, 1)
+    own = bearer(token_command(capsys, folder / "cats", "add", "anna"))
+    whole = (folder / "cats" / "tokens.json").read_bytes()
+    (folder / "cats" / "tokens.json").write_text("{")
+    for public in (False, True):
+        client = many(public=public)
+        assert best(client, "cats", 0) == "cats 0"
+        for name in ("cats", "dogs", "nobody"):  # strangers are not told which there are
+            for headers in (own, {"Authorization": ""}):
+                status = client.get(f"/heads/{name}/examples", headers=headers).status_code
+                assert status == (404 if name == "nobody" and not public else 401), (name, public)
+        client.stop()
+    assert "cats/tokens.json: cannot be read as tokens" in caplog.text
+    client = many(public=True)
+    assert client.get("/heads/cats/classes", headers=own).status_code == 401
+    (folder / "cats" / "tokens.json").write_bytes(whole)
+    assert client.get("/heads/cats/classes", headers=own).status_code == 200
+    (folder / "dogs" / "tokens.json").write_text("{")
+    (folder / "dogs" / "tokens.json").unlink()
+    assert best(client, "dogs", 0) == "dogs 0"
+
+
+@pytest.mark.parametrize("how", ["another folder", "another database"])
+def test_a_head_that_is_replaced_on_disk_is_loaded_again(many, tmp_path, how):
+    folder = tmp_path / "heads"
+    learned(folder, "cats", 0, 1)
+    shutil.copytree(folder / "cats", tmp_path / "backup")
+    client = many()
+    teach(client, "cats", 2)
+    assert client.get("/heads/cats/health").json()["version"] == 2
+    if how == "another folder":
+        shutil.rmtree(folder / "cats")
+        assert client.get("/heads/cats/classes").status_code == 404
+        assert client.heads.n_loaded == 0
+        shutil.copytree(tmp_path / "backup", folder / "cats")
+    else:
+        (folder / "cats" / "taer.db").unlink()
+        shutil.copyfile(tmp_path / "backup" / "taer.db", folder / "cats" / "taer.db")
+    assert client.get("/heads/cats/health").json()["version"] == 1
+    body = {"label": "new", "vectors": vectors(3)}
+    assert client.post("/heads/cats/examples", json=body).status_code == 200
+    client.stop()
+    assert Folder(folder).entry("cats")["waiting"] == 8
+
+
+def test_a_head_that_is_removed_on_disk_is_neither_saved_nor_kept(many, tmp_path, caplog):
+    client = made(many(), "cats")
+    client.get("/heads/cats/classes")
+    shutil.rmtree(tmp_path / "heads" / "cats")
+    asyncio.run(client.heads.save())
+    assert "was not published" not in caplog.text
+    made(client, "cats")
+    body = {"label": "new", "vectors": vectors(3)}
+    assert client.post("/heads/cats/examples", json=body).status_code == 200
+    assert Folder(tmp_path / "heads").entry("cats")["waiting"] == 8
+
+
 def test_a_head_is_deleted_while_it_learns(many, monkeypatch, tmp_path):
     learned(tmp_path / "heads", "dogs", 0, 1)
     client = made(many(), "cats")
@@ -596,9 +656,16 @@ def test_a_crash_leaves_whole_heads(many, monkeypatch, tmp_path):
     def crash(*_, **__):
         raise Crash
 
+    replace = os.replace
+
+    def crash_at_its_place(source, target):
+        if Path(target) == folder / "half":
+            raise Crash
+        replace(source, target)
+
     heads = Folder(folder)
     with monkeypatch.context() as patch:
-        patch.setattr("taer.files.os.replace", crash)  # right before the head would be there
+        patch.setattr("taer.files.os.replace", crash_at_its_place)  # right before the head would be there
         patch.setattr("taer.files._remove", lambda _: None)
         with pytest.raises(Crash):
             heads.make("half", folder / "cats")

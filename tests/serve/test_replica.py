@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from taer.serve import published
 from taer.serve import replica as replicas
 from taer.serve.app import create_app
 from taer.serve.learner import Learner
+from taer.serve.many.folder import Folder
 from taer.serve.replica import Replica
 from taer.serve.service import Service
 from taer.serve.store import Store
@@ -204,6 +207,46 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(client, follow, tmp_path
         follow("memory://many", "new")
     assert sorted(tmp_path.rglob("*")) == before
     assert "goes on answering" not in caplog.text
+
+
+def test_heads_that_nobody_asked_yet_can_be_followed(client, follow, tmp_path):
+    taught(client, 0, 1)
+    heads = Folder(tmp_path / "heads")
+    heads.make("fresh")
+    heads.make("copy", tmp_path / "service", client.service.serving)
+    copied = follow(tmp_path / "heads" / "copy", "first")
+    assert (copied.name, answers(copied)) == ("copy", answers(client.service))
+    empty = follow(tmp_path / "heads" / "fresh", "second")
+    assert (empty.name, empty.serving.version, empty.problem) == ("fresh", 0, None)
+
+
+def test_who_follows_a_service_that_published_nothing_is_told_to_start_it(client, follow, tmp_path):
+    (tmp_path / "service" / "current.json").unlink()
+    with pytest.raises(ValueError, match=r"no such file.*current\.json.*start or ask it once"):
+        follow(folder="new")
+
+
+def test_an_older_version_is_not_published_after_a_newer_one(client, monkeypatch, tmp_path):
+    """While the version is being published again, as once a minute, another one becomes the current one."""
+    taught(client, 0, 1)
+    taught(client, 2)
+    inside, changed, pointer = threading.Event(), threading.Event(), published._pointer
+
+    def slow(*arguments):
+        found = pointer(*arguments)
+        if threading.current_thread().name == "saver":
+            inside.set()
+            changed.wait(0.5)
+        return found
+
+    monkeypatch.setattr(published, "_pointer", slow)
+    saver = threading.Thread(target=client.service.save, name="saver")
+    saver.start()
+    assert inside.wait(10)
+    client.service.go_to(1)
+    changed.set()
+    saver.join(10)
+    assert published.read((tmp_path / "service" / "current.json").read_bytes()).version == 1
 
 
 def test_the_folder_of_a_service_does_not_become_a_replica(client, follow, tmp_path):

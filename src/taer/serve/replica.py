@@ -57,6 +57,16 @@ class Source:
             raise ValueError(f"the source cannot be read ({_named(error)})") from None
         return published.read(content)
 
+    def has_database(self) -> bool:
+        """Whether the source is the folder of a service, even if that has published nothing."""
+        try:
+            if self._remote is None:
+                return Path(self._place, "taer.db").exists()
+            files, inner = self._remote.url_to_fs(self._place)
+            return bool(files.exists(f"{inner}/taer.db"))
+        except Exception:  # as above; why the source cannot be read is told anyway
+            return False
+
     def heads(self) -> list[str]:
         """The heads inside, if the source has many instead of being one."""
         try:
@@ -64,7 +74,7 @@ class Source:
                 return sorted(path.parent.name for path in Path(self._place).glob(f"*/{published.NAME}"))
             files, inner = self._remote.url_to_fs(self._place)
             return sorted(path.split("/")[-2] for path in files.glob(f"{inner}/*/{published.NAME}"))
-        except Exception:  # as above; why the source cannot be read is told anyway
+        except Exception:
             return []
 
     def copy(self, pointer: Pointer, to: Path) -> None:
@@ -139,6 +149,11 @@ class Replica(Service):
         if self.problem is not None and self.serving.head is None:
             if heads := self._source.heads():
                 raise ValueError(f"has many heads; name one of its heads, such as {heads[0]}")
+            if self._source.has_database():
+                raise ValueError(
+                    f"{self.problem}. The service there writes {published.NAME} when it starts, and one of --many when "
+                    "the head is asked: start or ask it once"
+                )
             raise ValueError(f"{self.problem}. Expected the folder of a taer serve, or a whole copy of it")
         if self.problem is not None:
             self.notices.append(f"version {self.serving.version} answers: {self.problem}")

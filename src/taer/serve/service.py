@@ -201,7 +201,8 @@ class Service:
     def save(self) -> None:
         """Write to disk what may be lost: the counts of answers, and what arrived in the inbox."""
         self.drift.save()
-        self._publish()  # which may have failed
+        with self._memory:  # otherwise it might publish an older version after a newer one
+            self._publish()  # which may have failed
         if self.inbox is not None:
             self.inbox.save()
 

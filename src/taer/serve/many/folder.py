@@ -20,10 +20,12 @@ from taer.files import make_folder, to_disk, written_whole
 from taer.serve.backup import copy_database
 from taer.serve.database import storage_failures
 from taer.serve.inputs import BadInput
-from taer.serve.serving import Conflict
+from taer.serve.published import publish
+from taer.serve.serving import Conflict, Serving
 from taer.serve.store import Store, version_file
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_EMPTY = Serving.of(0, None, None)
 _REST = re.compile(r"\.[A-Za-z0-9][\w-]*\.\w+\.(partial|gone)")
 
 
@@ -69,10 +71,11 @@ class Folder:
         if os.path.lexists(self.path / name):
             raise Conflict(f"{name}: there is a file or folder of this name that is not a head; take another name")
 
-    def make(self, name: str, source: Path | None = None) -> None:
+    def make(self, name: str, source: Path | None = None, serving: Serving = _EMPTY) -> None:
         """Make a head: an empty one, or a copy of another that is not changing. Tokens and the inbox are not copied.
 
-        Raises StorageFailed, and then nothing was changed.
+        ``serving`` is the version that answers, which replicas can follow at once. Raises StorageFailed, and then nothing
+        was changed.
         """
         with (
             storage_failures("nothing was changed", self.path),
@@ -81,7 +84,8 @@ class Folder:
             shutil.rmtree(made, ignore_errors=True)
             if source is not None:
                 _copy(source, made)
-            Store(made).close()
+            with closing(Store(made)) as store:
+                publish(store, serving, name)
 
     def remove(self, name: str) -> None:
         """Delete a head for good. Raises StorageFailed, and then nothing was changed."""

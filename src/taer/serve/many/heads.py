@@ -39,10 +39,12 @@ _log = logging.getLogger("taer.serve")
 
 @dataclass
 class Loaded:
-    """A head in memory, its application, and the number of requests that it is answering."""
+    """A head in memory, its application, its database and that one's log on disk, and how many requests it is answering."""
 
     service: Service
     app: ASGIApp
+    database: tuple[int, int] | None
+    log: tuple[int, int] | None
     requests: int = 0
 
 
@@ -84,13 +86,16 @@ class Heads:
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncIterator[Loaded]:
         """A head, which stays in memory inside. Raises Missing or Unavailable."""
-        while (loaded := self._loaded.get(name)) is None or name in self._changing:
-            if name not in self.folder:
-                raise Missing(f"there is no head {name[:100]}")
-            if (change := self._changing.get(name)) is None:
+        while not self._is_current(name, loaded := self._loaded.get(name)) or name in self._changing:
+            if (change := self._changing.get(name)) is not None:
+                await _end_of(change)
+            elif loaded is not None:
+                await asyncio.shield(self._change(name, self._leave(name, loaded)))
+            elif name in self.folder:
                 await asyncio.shield(self._change(name, self._load(name)))
             else:
-                await _end_of(change)
+                raise Missing(f"there is no head {name[:100]}")
+        assert loaded is not None
         self._loaded[name] = self._loaded.pop(name)
         loaded.requests += 1
         try:
@@ -121,13 +126,37 @@ class Heads:
         async with self._opening:
             await self.make_room()
             try:
+                database = _identity(path / "taer.db")
                 service = await run_sync(self._open_head, path, Member(path, self.queue))
             except (ValueError, OSError) as error:
                 _log.error("the head %s cannot be opened: %s", name, error)
                 raise Unavailable(f"the head {name} cannot be opened; the log of the service says why") from None
             for notice in service.notices:
                 _log.warning("%s: %s", name, notice)
-            self._loaded[name] = Loaded(service, self._make_app(service, self.tokens(name)))
+            log = _identity(path / "taer.db-wal")
+            self._loaded[name] = Loaded(service, self._make_app(service, self.tokens(name)), database, log)
+
+    def _is_current(self, name: str, loaded: Loaded | None) -> bool:
+        """Whether a head is in memory as it is on disk: a person may have put another one, or a backup, in its place."""
+        return loaded is not None and loaded.database == _identity(self.folder[name] / "taer.db")
+
+    async def _leave(self, name: str, loaded: Loaded) -> None:
+        """Drop a head that is not on disk any more."""
+        if not await self._unused(name, loaded):
+            raise Unavailable(f"the folder of {name} was replaced, and the old one is still being asked; try again")
+        _log.warning("%s: its folder was removed or replaced while it was served", name)
+        await self._drop(name)
+        log = self.folder[name] / "taer.db-wal"
+        if loaded.log == _identity(log):  # SQLite would add it to the new database
+            log.unlink(missing_ok=True)
+
+    async def _unused(self, name: str, loaded: Loaded) -> bool:
+        """Wait until no request uses a head; what it learns is given up. Returns False if that takes too long."""
+        end = time.monotonic() + DELETE_SECONDS
+        while loaded.requests and time.monotonic() < end:
+            await run_sync(self.queue.cancel, self.folder[name])
+            await asyncio.sleep(0.02)
+        return not loaded.requests
 
     async def make_room(self) -> None:
         """Drop heads until there is room for one more, or none is left that is not being asked."""
@@ -166,7 +195,9 @@ class Heads:
     async def save(self) -> None:
         """Write to disk what may be lost, and drop heads if memory is short."""
         for name, loaded in list(self._loaded.items()):
-            if self._loaded.get(name) is loaded and name not in self._changing:  # it may have left meanwhile
+            if self._loaded.get(name) is not loaded or name in self._changing:
+                continue  # it left meanwhile
+            if self._is_current(name, loaded):
                 loaded.requests += 1  # so that it stays open
                 try:
                     await run_sync(loaded.service.save)
@@ -198,7 +229,7 @@ class Heads:
 
     def _copy(self, name: str, source: Service) -> None:
         with source.learner.exclusively():  # nothing is learned or purged meanwhile
-            self.folder.make(name, source.store.folder)
+            self.folder.make(name, source.store.folder, source.serving)
 
     async def delete(self, name: str) -> None:
         """Delete a head for good. What it learns is given up; requests that it is answering are waited for."""
@@ -209,13 +240,9 @@ class Heads:
 
     async def _delete(self, name: str) -> None:
         loaded = self._loaded.get(name)
-        end = time.monotonic() + DELETE_SECONDS
-        while loaded is not None and loaded.requests:
-            if time.monotonic() > end:
-                raise Conflict(f"{name} is still being asked; nothing was changed, try again")
-            await run_sync(self.queue.cancel, self.folder[name])
-            await asyncio.sleep(0.02)
         if loaded is not None:
+            if not await self._unused(name, loaded):
+                raise Conflict(f"{name} is still being asked; nothing was changed, try again")
             await self._drop(name)
         await run_sync(self.folder.remove, name)
         self._tokens.pop(name, None)
@@ -235,6 +262,15 @@ async def _end_of(change: asyncio.Task[None]) -> None:
         raise
     except Exception as error:  # whoever began it is told
         _log.debug("a change of a head ended with %s", error)
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """What a file has in common with no other, whatever their names are; None if there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def used_memory() -> int:
