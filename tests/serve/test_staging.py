@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import taer
 from tests.serve.conftest import vectors
 
 
@@ -102,3 +104,43 @@ def test_with_few_comparisons_it_asks_and_with_many_it_promotes(open_service, mo
 
 def test_the_text_of_examples_needs_the_token(asking):
     assert asking.get("/versions/candidate", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+def loaded():
+    """A head that was learned elsewhere."""
+    rows = [row for label in (0, 1) for row in vectors(label)]
+    return taer.Bayes().fit(np.array(rows), np.repeat(["class 0", "class 1"], 8))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"promote": "if-not-worse"}, "so --promote if-not-worse asks each time; teach"),
+        ({"errors": 0.1}, "so --errors-at-most promises nothing; teach"),
+        (
+            {"promote": "if-not-worse", "errors": 0.1},
+            "so --promote if-not-worse asks each time and --errors-at-most promises nothing; teach",
+        ),
+    ],
+)
+def test_who_needs_held_out_examples_is_told_at_the_start_that_there_are_none(open_service, options, told):
+    client = open_service(first=loaded(), **options)
+    (notice,) = client.service.notices
+    assert notice.startswith(
+        f"version 1 has no held-out examples, {told} the service at least 8 examples per class"
+    )
+    teach(client, 0, 1, count=32, seed=1)  # as the notice says
+    if client.service.has_candidate:
+        assert client.get("/versions/candidate").json()["compared"] == 16
+        client.post("/versions/candidate/promote")
+    client.stop()
+    assert open_service(**options).service.notices == []
+
+
+@pytest.mark.parametrize("options", [{}, {"promote": "ask"}])
+def test_who_needs_no_held_out_examples_is_told_nothing(open_service, options):
+    assert open_service(first=loaded(), **options).service.notices == []
+
+
+def test_an_empty_folder_has_no_notice(open_service):
+    assert open_service(promote="if-not-worse", errors=0.1).service.notices == []

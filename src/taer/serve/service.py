@@ -25,7 +25,7 @@ from taer.serve.purge import purge
 from taer.serve.reasons import reasons
 from taer.serve.serving import Answers, Conflict, Drift, Missing, Serving
 from taer.serve.staging import Promote, Stage, Staged
-from taer.serve.start import look_at_versions, newest_that_loads
+from taer.serve.start import look_at_versions, newest_that_loads, untested
 from taer.serve.start import relearn as relearn_all
 from taer.serve.store import Example, Record, Store, Version, only_one
 from taer.serve.tasks import Refused, describe
@@ -114,6 +114,7 @@ class Service:
         if first is not None and self.is_new:
             self._import(first, held_back)
         self._serving = newest_that_loads(self.store, self.notices, self._errors)
+        self.notices += untested(self.store, self._serving, self._promote)
         self._stage = Stage(self.store, self._errors)
         self._stage.look(self._serving)
         self._check_eyes(self._serving.version)

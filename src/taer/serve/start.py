@@ -12,8 +12,10 @@ from taer.features.images import decode_image
 from taer.heads import make_head
 from taer.serve.inputs import Backbone
 from taer.serve.serving import Serving
+from taer.serve.staging import Promote
 from taer.serve.store import Edit, Example, Store, Version
-from taer.serve.tasks import describe, matrix, names
+from taer.serve.tasks import HOLD_BACK_FROM, describe, matrix, names
+from taer.serve.trust import known_examples
 
 _BATCH = 64  # images in memory at a time
 
@@ -80,6 +82,21 @@ def newest_that_loads(store: Store, notices: list[str], errors: float | None = N
         notices.append(f"version {current} cannot be loaded ({reason}); version {known.version} answers")
         return serving
     raise ValueError(f"none of the versions can be loaded: {reason}. Restore a copy made by taer backup")
+
+
+def untested(store: Store, serving: Serving, promote: Promote) -> list[str]:
+    """A notice if what the service was told to do needs held-out examples, and its version has none, as a loaded head."""
+    if serving.head is None or known_examples(store, serving.version, serving.head):
+        return []
+    idle = ["--promote if-not-worse asks each time"] if promote == "if-not-worse" else []
+    if serving.promise is not None and serving.promise.problem:
+        idle.append("--errors-at-most promises nothing")
+    if not idle:
+        return []
+    return [
+        f"version {serving.version} has no held-out examples, so {' and '.join(idle)}; teach the service at least "
+        f"{HOLD_BACK_FROM} examples per class that this version has not learned: every fourth is held out"
+    ]
 
 
 def relearn(store: Store, backbone: Backbone | None, method: str | None) -> str:
