@@ -230,6 +230,10 @@ class Client:
         """Delete an input of the inbox for good."""
         return int((self._ask("DELETE", f"inbox/{number}"))["discarded"])
 
+    def dismiss_inputs(self, numbers: Sequence[int]) -> int:
+        """Delete inputs of the inbox, such as those of a group, for good; all or none."""
+        return int((self._ask("POST", "inbox/dismiss", {"json": {"ids": list(numbers)}}))["discarded"])
+
     def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> Examples:
         """Waiting and learned examples, in order of arrival."""
         chosen = {} if label is None else {"label": str(label)}
@@ -388,6 +392,9 @@ class AsyncClient:
 
     async def dismiss(self, number: int) -> int:
         return int((await self._ask("DELETE", f"inbox/{number}"))["discarded"])
+
+    async def dismiss_inputs(self, numbers: Sequence[int]) -> int:
+        return int((await self._ask("POST", "inbox/dismiss", {"json": {"ids": list(numbers)}}))["discarded"])
 
     async def examples(self, label: str | int | None = None, after: int = 0, limit: int = 100) -> Examples:
         chosen = {} if label is None else {"label": str(label)}

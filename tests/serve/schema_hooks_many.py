@@ -70,6 +70,7 @@ def before_call(context, case, kwargs):
         "/purge": {"ids": [example["id"]]},
         "/predict": {"vectors": [row]},
         "/inbox": {"ids": [kept["id"]], "label": "named"},
+        "/inbox/dismiss": {"ids": [kept["id"]]},
         "/inbox/{number}": {"label": "named"},
     }
     if inner.endswith("/infer"):

@@ -168,6 +168,10 @@ def dismiss(tested):
     return "DELETE", f"/inbox/{tested.kept()}", None
 
 
+def dismiss_inputs(tested):
+    return "POST", "/inbox/dismiss", {"ids": [tested.kept(), tested.kept()]}
+
+
 def dismiss_all(tested):
     tested.kept()
     return "DELETE", "/inbox", None
@@ -194,7 +198,7 @@ def reject(tested):
 STAGED = [stage, promote, reject]
 OPERATIONS = [
     learn, add, relabel, relabel_waiting, delete, discard, rename, forget, rollback, purge, name_input, dismiss,
-    dismiss_all, *STAGED,
+    dismiss_inputs, dismiss_all, *STAGED,
 ]  # fmt: skip
 # In ``make test-all`` each fails with one error, in turn; in ``make test-long`` with both.
 FAILURES = [

@@ -162,6 +162,7 @@ def test_without_an_inbox_or_with_another_head_it_says_so(open_service):
     for path in ("/inbox/groups", "/inbox/next"):
         assert client.get(path).status_code == 404
     assert client.post("/inbox", json={"ids": [1], "label": "new"}).status_code == 404
+    assert client.post("/inbox/dismiss", json={"ids": [1]}).status_code == 404
     client.stop()
     X, y = blobs(3, 20)
     client = open_service(first=taer.NCM().partial_fit(X, y), inbox=Bounds(9))

@@ -61,6 +61,25 @@ def test_an_input_becomes_an_example_or_is_dismissed(client):
     assert client.post("/learn").json()["new_classes"] == ["third"]
 
 
+def test_several_inputs_are_dismissed_or_none(client, tmp_path):
+    ask(client, STRANGE, "e" * 20, "d" * 20)
+    ids = {one["text"]: one["id"] for one in client.get("/inbox").json()["inputs"]}
+    noise = [ids[STRANGE], ids["e" * 20]]
+    refused = client.post("/inbox/dismiss", json={"ids": [*noise, 99, 98]})
+    told = "there are no inputs 98, 99 in the inbox; nothing was deleted"
+    assert (refused.status_code, refused.json()["detail"]) == (404, told)
+    refused = client.post("/inbox/dismiss", json={"ids": [*noise, 99]})
+    assert refused.json()["detail"] == "there is no input 99 in the inbox; nothing was deleted"
+    for wrong in ({}, {"ids": []}, {"ids": [0]}, {"ids": ["a"]}, {"ids": noise, "label": "new"}):
+        assert client.post("/inbox/dismiss", json=wrong).status_code == 422
+    nobody = client.post("/inbox/dismiss", json={"ids": noise}, headers={"Authorization": "Bearer wrong"})
+    assert nobody.status_code == 401
+    assert len(kept(client)) == 3
+    assert client.post("/inbox/dismiss", json={"ids": [*noise, *noise]}).json() == {"discarded": 2}  # each once
+    assert kept(client) == ["d" * 20]
+    assert all(STRANGE.encode() not in file.read_bytes() for file in (tmp_path / "service").glob("taer.db*"))
+
+
 def test_it_is_bounded_in_number_and_age_and_has_each_input_once(client, monkeypatch):
     many = ["c" * n for n in range(20, 28)]
     ask(client, *many, *many)

@@ -266,6 +266,7 @@ def request_for(client, head, path, method):
         "/classes": {"labels": ["new"], "texts": ["dddf"]},
         "/purge": {"ids": [number]},
         "/inbox": {"ids": [number], "label": "named"},
+        "/inbox/dismiss": {"ids": [number]},
     }
     body = texts if inner.endswith("/infer") else bodies.get(inner, {"label": "other"})
     return url, {"json": body} if method in ("post", "patch") else {}

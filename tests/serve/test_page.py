@@ -431,6 +431,46 @@ def test_a_group_of_the_inbox_is_named_and_learned_on_the_page(serve, visit, tmp
     assert server.http.get("/history").json()["versions"][-1]["new_classes"] == ["large", "small"]
 
 
+@pytest.mark.parametrize("width", [1100, 390])
+def test_members_of_a_group_are_seen_and_left_out_and_a_group_is_dismissed_on_the_page(
+    serve, visit, tmp_path, width
+):
+    X, y = samples(range(KNOWN), 20)
+    taer.Bayes().fit(X, np.char.add("class ", y.astype(str))).save(tmp_path / "head.safetensors")
+    server = serve(tmp_path / "service", "--inbox", "100", "--model", str(tmp_path / "head.safetensors"))
+    for label, count in ((KNOWN, 60), (KNOWN + 1, 8)):
+        server.http.post("/predict", json={"vectors": samples([label], count, 5)[0].tolist()}).raise_for_status()
+    large, small = (group["ids"] for group in server.http.get("/inbox/groups").json()["groups"])
+    page = visit(server, viewport={"width": width, "height": 900})
+    members = page.locator("#inbox-groups > li").first.locator("ul li")
+    page.get_by_label("Show all of group 1").click()
+    page.get_by_label("Show more of group 1").click()
+    page.wait_for_function("document.querySelectorAll('#inbox-groups input[type=checkbox]').length === 60")
+    assert page.get_by_label("Show more of group 1").is_hidden()
+    assert members.all_inner_texts() == [f"input {number}" for number in large]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    strangers = [large[3], large[55]]
+    for number in strangers:
+        page.get_by_label(f"input {number}", exact=True).uncheck()
+    page.get_by_text("58 of 60 chosen").wait_for()
+    shot(page, f"page-members-{width}")
+    page.get_by_label("Add group 1", exact=True).click()  # without a name: nothing happens, and nothing is lost
+    assert page.get_by_text("58 of 60 chosen").is_visible()
+    page.get_by_label("Name of group 1").fill("large")
+    page.get_by_label("Add and learn group 1").click()
+    page.locator("#status").get_by_text("Learned large from 58 inputs: version 2").wait_for()
+    assert {one["id"] for one in server.http.get("/inbox").json()["inputs"]} == {*strangers, *small}
+    page.get_by_label("Dismiss group 1").click()
+    page.get_by_text("Dismiss 8 inputs? They are deleted for good.").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    assert len(server.http.get("/inbox").json()["inputs"]) == 10
+    page.get_by_label("Dismiss group 1").click()
+    page.locator("#ask-yes").click()
+    page.locator("#status").get_by_text("Dismissed 8 inputs.").wait_for()
+    assert {one["id"] for one in server.http.get("/inbox").json()["inputs"]} == set(strangers)
+    assert server.http.get("/classes").json()["classes"][-1]["label"] == "large"
+
+
 @pytest.mark.parametrize("width", [400, 1280])
 def test_the_page_says_what_needs_no_person_and_that_the_data_have_changed(serve, visit, tmp_path, width):
     X, y = blobs(5, 400, seed=1)

@@ -21,7 +21,8 @@ REACHED = (
 )  # fmt: skip
 OF_HEADS = (
     *(route for route in REACHED if "label" not in route),
-    "GET /examples", "GET /inbox", "POST /inbox/{number}", "DELETE /inbox/{number}", "POST /v2/models/{model}/infer",
+    "GET /examples", "GET /inbox", "POST /inbox/{number}", "POST /inbox/dismiss", "DELETE /inbox/{number}",
+    "POST /v2/models/{model}/infer",
     "POST /v2/models/{model}/versions/{version}/infer",
 )  # fmt: skip
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"

@@ -17,12 +17,13 @@ import numpy as np
 
 from taer.answers import InboxEntry, InboxList, OneInput
 from taer.serve.database import StorageFailed
-from taer.serve.serving import Answers
+from taer.serve.serving import Answers, Missing
 from taer.serve.store import KINDS, Store
 
 UNCERTAIN = 0.5  # the probability of the likeliest class below which an answer is uncertain
 _UNSAVED = 256  # inputs in memory; they are written once a minute, and with each look at the list
 _DAY = 24 * 3600
+_LISTED = 20  # numbers in a message
 _COLUMNS = """id, arrived, typeof(source), iif(typeof(source) = 'text', source, NULL), label, probability, novelty,
     unknown"""
 _log = logging.getLogger("taer.serve")
@@ -115,22 +116,41 @@ class Inbox:
         X = np.array([np.frombuffer(x, np.float32) for *_, x in found]).reshape(len(found), width)
         return [_entry(row) for *row, _ in found], X
 
-    def dismiss(self, number: int | None = None) -> int:
-        """Delete an input, or all of them, for good; returns how many there were."""
-        found = clear(self._store, number)
-        if number is None:
-            with self._lock:
-                self._unsaved.clear()
+    def dismiss(self, numbers: Sequence[int]) -> int:
+        """Delete some inputs for good, all or none; returns how many. Raises Missing if one is not there."""
+        chosen = json.dumps(sorted(set(numbers)))
+        with self._store.transaction() as db:
+            missing = db.execute(
+                "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM inbox) ORDER BY value", (chosen,)
+            ).fetchall()
+            if missing:
+                raise Missing(_missing([number for (number,) in missing]))
+            count = db.execute("DELETE FROM inbox WHERE id IN (SELECT value FROM json_each(?))", (chosen,)).rowcount
+        self._store.to_file(all_of_it=True)
+        return count
+
+    def dismiss_all(self) -> int:
+        """Delete all inputs for good; returns how many there were."""
+        found = clear(self._store)
+        with self._lock:
+            self._unsaved.clear()
         return found
 
 
-def clear(store: Store, number: int | None = None) -> int:
-    """Delete an input of the inbox, or all of them, and overwrite them in the database and its log."""
+def clear(store: Store) -> int:
+    """Delete all inputs of the inbox, and overwrite them in the database and its log."""
     with store.transaction() as db:
-        count = db.execute("DELETE FROM inbox WHERE ? IS NULL OR id = ?", (number, number)).rowcount
+        count = db.execute("DELETE FROM inbox").rowcount
     if count:
         store.to_file(all_of_it=True)
     return count
+
+
+def _missing(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"there is no input {numbers[0]} in the inbox; nothing was deleted"
+    listed = ", ".join(map(str, numbers[:_LISTED])) + (", …" if len(numbers) > _LISTED else "")
+    return f"there are no inputs {listed} in the inbox; nothing was deleted"
 
 
 def _entry(row: Sequence[Any]) -> InboxEntry:

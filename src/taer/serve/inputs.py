@@ -27,7 +27,7 @@ MAX_TEXT = 10_000  # characters
 MAX_LABEL = 100  # characters
 MAX_PENDING = 100_000  # examples that wait to be learned
 MAX_PURGED = 1000  # examples in one request
-MAX_NAMED = 5000  # inputs of the inbox that are compared, or named in one request
+MAX_NAMED = 5000  # inputs of the inbox that are compared, or named or dismissed in one request
 SIDE = 1024  # pixels of the longer side; backbones use fewer
 _COPY_SIDE = 512  # of the copy that is kept with an example
 _MAX_PIXELS = 25_000_000  # of a file that is decoded as a whole; HEIC photographs of telephones have 24.5
@@ -144,6 +144,10 @@ class NameRequest(LabelRequest, forbid_unknown_fields=True):
     @property
     def count(self) -> int:
         return len(self.ids)
+
+
+class DismissRequest(Struct, forbid_unknown_fields=True):
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_NAMED, description="Inputs of the inbox.")]
 
 
 class PurgeRequest(Struct, forbid_unknown_fields=True):

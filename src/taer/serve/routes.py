@@ -20,6 +20,7 @@ from taer.serve.gate import Counters
 from taer.serve.inputs import (
     MAX_LABEL,
     DescribeRequest,
+    DismissRequest,
     ExamplesRequest,
     Id,
     LabelRequest,
@@ -316,17 +317,20 @@ def add_inbox(api: Api, service: Service) -> None:
 
     def dismiss(number: Id) -> answers.Discarded:
         """Delete an input for good."""
-        gone = service.opened_inbox.dismiss(number)
-        if not gone:
-            raise Missing(f"there is no input {number} in the inbox")
-        return {"discarded": gone}
+        return {"discarded": service.opened_inbox.dismiss([number])}
+
+    def dismiss_inputs(body: DismissRequest) -> answers.Discarded:
+        """Delete some inputs for good, such as those of a group. All or none."""
+        return {"discarded": service.opened_inbox.dismiss(body.ids)}
 
     def dismiss_all() -> answers.Discarded:
         """Delete all inputs for good."""
-        return {"discarded": service.opened_inbox.dismiss()}
+        return {"discarded": service.opened_inbox.dismiss_all()}
 
     api.add("GET", "/inbox", inbox, tag="inbox", token=True, problems=(404, 503))
     api.add("DELETE", "/inbox", dismiss_all, tag="inbox", token=True, problems=(404, 503))
+    # Before /inbox/{number}, which is any path below /inbox.
+    api.add("POST", "/inbox/dismiss", dismiss_inputs, tag="inbox", token=True, problems=(404, 415, 503))
     api.add("GET", "/inbox/{number}", one_input, tag="inbox", token=True, problems=(404, 503))
     api.add("POST", "/inbox/{number}", name_input, tag="inbox", token=True, problems=_CHANGING)
     api.add("DELETE", "/inbox/{number}", dismiss, tag="inbox", token=True, problems=(404, 503))

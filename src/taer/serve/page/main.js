@@ -42,7 +42,7 @@ function tell(error) {
 // Says what is being done while it is, and what went wrong if it did.
 async function doing(words, work) {
   showStatus(words, "busy");
-  const buttons = [...document.querySelectorAll("#learn, #discard, #undo, #add, #promote, #reject, #history button")];
+  const buttons = [...document.querySelectorAll("#learn, #discard, #undo, #add, #promote, #reject, #history button, #inbox-groups button, #inbox-list button")];
   buttons.forEach((button) => { button.disabled = true; });
   try {
     const done = await work();
