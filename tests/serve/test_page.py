@@ -689,7 +689,7 @@ def test_the_docs_page(serve, visit, browser):
 LONG = "returns-and-refunds-of-the-shop-in-the-north-2026-second-quarter"
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "light"), (400, "dark"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "light"), (390, "dark"), (1280, "dark")])
 def test_the_page_of_thirty_heads(serve, visit, tmp_path, width, scheme):
     """Find a head among many, open it, make one, copy one, delete one; nothing overlaps or leaves the page."""
     folder = tmp_path / "heads"
