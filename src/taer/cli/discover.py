@@ -77,7 +77,7 @@ def discover(
     samples = read_pool(Reader(head, backbone, weights, text_column), pool)
     X = samples.features()
     with stage(f"comparing {counted(len(samples), 'sample')}"):
-        found = head.discover(X)
+        found = head.discover(X, samples.shown if samples.kind == "text" else None)
     proposals = Proposals(pool, len(samples), _proposals(found, samples))
     _print(found, proposals)
     if not found.groups:
@@ -114,10 +114,6 @@ def check_verb(head: Head, verb: str, model: Path) -> None:
 
 
 def _proposals(found: Discovery, pool: Pool) -> list[Proposal]:
-    from taer.loop.words import telling_words
-
-    members = [group.rows.tolist() for group in found.groups]
-    words = telling_words([[pool.shown[row] for row in rows] for rows in members]) if pool.kind == "text" else None
     return [
         Proposal(
             number + 1,
@@ -125,9 +121,9 @@ def _proposals(found: Discovery, pool: Pool) -> list[Proposal]:
             group.size,
             group.distinct,
             round(group.sure, 3),
-            words[number] if words else [],
+            list(group.words),
             [pool.shown[row] for row in group.typical],
-            sorted(row + 1 for row in members[number]),
+            sorted(row + 1 for row in group.rows.tolist()),
         )
         for number, group in enumerate(found.groups)
     ]
