@@ -159,8 +159,16 @@ def test_one_file_for_all_steps(backbones, tmp_path):
     for grown in (pipe, same):
         grown.partial_fit(["eee", "eef"], ["e", "e"])
     np.testing.assert_array_equal(same.predict_proba(TEXTS), pipe.predict_proba(TEXTS))
-    with pytest.raises(ValueError, match=r"a pipeline, not a head alone; taer.load reads it"):
+    expected = r"a pipeline, not a head alone; taer.load reads it, and taer.load\(path\)\[-1\].save\(name\) writes"
+    with pytest.raises(ValueError, match=expected):
         load(tmp_path / "pipe.safetensors")
+
+
+def test_the_head_of_a_pipeline_is_for_the_commands(backbones, cli, tmp_path):
+    pipe = taer.make_pipeline(taer.Extractor("letters"), taer.Bayes(random_state=0)).partial_fit(TEXTS, LABELS)
+    pipe.save(tmp_path / "pipe.safetensors")
+    taer.load(tmp_path / "pipe.safetensors")[-1].save(tmp_path / "head.safetensors")
+    assert cli("predict", "head.safetensors", "aaaa", "cc") == (0, "a\nc\n", "")  # it knows its backbone
 
 
 def test_a_head_is_still_loaded_as_a_head(tmp_path):
