@@ -83,6 +83,72 @@ def test_from_texts_to_labels(backbones):
     assert not hasattr(between[-1], "feature_origin_")  # its features are not the backbone's
 
 
+def counted(items):
+    """A backbone of one's own: how often each letter is in a text."""
+    return [[item.count(letter) for letter in "abcdefgh"] for item in items]
+
+
+@pytest.fixture
+def loop():
+    """A pipeline that knows a and c, the head with its features, and texts of a, c and the new class f."""
+    rng = np.random.default_rng(0)
+
+    def texts(letters, count):
+        rows = [letter for letter in letters for _ in range(count)]
+        return [row * rng.integers(12, 19) + "bdh"[rng.integers(3)] * rng.integers(1, 4) for row in rows], rows
+
+    known, labels = texts("ace", 30)
+    pipe = taer.make_pipeline(taer.Extractor(counted), "passthrough", Normalizer(), taer.Bayes(random_state=0))
+    return pipe.partial_fit(known, labels), known, labels, *texts("acef", 20)
+
+
+def test_the_verbs_of_the_loop_go_through_to_the_head(loop):
+    pipe, known, labels, asked, truth = loop
+    head, X = pipe[-1], pipe[:-1].transform(asked)
+    np.testing.assert_array_equal(pipe.novelty(asked), head.novelty(X))
+    np.testing.assert_array_equal(pipe.suggest(asked, 3), head.suggest(X, 3))
+    assert pipe.explain(asked[:2], (known, labels), 1) == head.explain(
+        X[:2], (pipe[:-1].transform(known), labels), 1
+    )
+    assert pipe.explain(asked[:1])[0].answer.examples == ()
+    found = pipe.automate(asked[:60], truth[:60], errors=0.2)
+    assert found == head.automate(X[:60], truth[:60], errors=0.2)
+    np.testing.assert_array_equal(pipe.automatic(asked), head.automatic(X))
+    assert pipe.automatic(asked)[:60].any()
+
+
+def test_a_pipeline_discovers_texts_with_their_words(loop):
+    pipe, _, _, asked, truth = loop
+    found = pipe.discover([f"{text} ok" for text in asked])
+    np.testing.assert_array_equal(found.labels >= 0, np.array(truth) == "f")
+    assert all(word[0] == "f" for group in found.groups for word in group.words if word != "ok")
+    (X, y), (other, _) = two_tasks()
+    numbers = taer.make_pipeline(StandardScaler(), taer.Bayes()).partial_fit(X, y)
+    assert all(group.words == () for group in numbers.discover(other).groups)
+
+
+def test_a_pipeline_that_knows_nothing_suggests_by_spread(loop):
+    _, _, _, asked, truth = loop
+    pipe = taer.make_pipeline(taer.Extractor(counted), StandardScaler(), taer.Bayes())
+    assert sorted(truth[row] for row in pipe.suggest(asked, 4)) == list("acef")
+    assert not hasattr(pipe[1], "mean_")  # it is fitted on the first task
+
+
+def test_what_a_head_cannot_is_told():
+    (X, y), _ = two_tasks()
+    pipe = taer.make_pipeline(StandardScaler(), taer.NCM()).partial_fit(X, y)
+    assert len(pipe.novelty(X)) == len(X)
+    for verb, arguments in (
+        ("discover", ()),
+        ("suggest", (3,)),
+        ("explain", ()),
+        ("automate", (y,)),
+        ("automatic", ()),
+    ):
+        with pytest.raises(ValueError, match=f"NCM has no {verb}; bayes and bayes-replay have it"):
+            getattr(pipe, verb)(X, *arguments)
+
+
 def test_one_file_for_all_steps(backbones, tmp_path):
     steps = [taer.Extractor("letters"), StandardScaler(), PCA(2), "passthrough", taer.Bayes(random_state=0)]
     pipe = taer.make_pipeline(*steps).partial_fit(TEXTS, LABELS)
@@ -93,8 +159,16 @@ def test_one_file_for_all_steps(backbones, tmp_path):
     for grown in (pipe, same):
         grown.partial_fit(["eee", "eef"], ["e", "e"])
     np.testing.assert_array_equal(same.predict_proba(TEXTS), pipe.predict_proba(TEXTS))
-    with pytest.raises(ValueError, match=r"a pipeline, not a head alone; taer.load reads it"):
+    expected = r"a pipeline, not a head alone; taer.load reads it, and taer.load\(path\)\[-1\].save\(name\) writes"
+    with pytest.raises(ValueError, match=expected):
         load(tmp_path / "pipe.safetensors")
+
+
+def test_the_head_of_a_pipeline_is_for_the_commands(backbones, cli, tmp_path):
+    pipe = taer.make_pipeline(taer.Extractor("letters"), taer.Bayes(random_state=0)).partial_fit(TEXTS, LABELS)
+    pipe.save(tmp_path / "pipe.safetensors")
+    taer.load(tmp_path / "pipe.safetensors")[-1].save(tmp_path / "head.safetensors")
+    assert cli("predict", "head.safetensors", "aaaa", "cc") == (0, "a\nc\n", "")  # it knows its backbone
 
 
 def test_a_head_is_still_loaded_as_a_head(tmp_path):

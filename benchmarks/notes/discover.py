@@ -7,6 +7,7 @@ of unknown and known classes, and of unknown classes beside noise. The constants
 of the orders 0 and 1, the limit of scatter on those of 10 and 11; order 1 is also among those here.
 
 ``--small`` instead learns a few samples of a few classes; the pool are 20 test samples each of 14 other classes.
+``--mixed`` instead learns 10, 40 or 80 of the classes of the set that comes with taer; the pool are all its test samples.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import taer
 
 SIZES = ((5, 20), (10, 20), (20, 5), (20, 20), (30, 5), (30, 20), (30, 30))  # classes and samples of a small head
 _NEW = 14  # classes of its pool
+_MIXED = (10, 40, 80)  # classes of a head whose pool are samples of all 100
 
 
 def rand(truth: np.ndarray, labels: np.ndarray) -> float:
@@ -70,18 +72,31 @@ def measure(path: Path, order: int, noise: np.ndarray | None) -> dict[str, list[
             float((found.labels >= 0).mean()),
         ]
     }
-    mixed = head.discover(test_x)
-    grouped = ~is_known & (mixed.labels >= 0)
-    tables["half known"] = [
-        float((mixed.labels[is_known] >= 0).mean()),
-        float(grouped[~is_known].mean()),
-        len(mixed.groups),
-        rand(test_y[~is_known], mixed.labels[~is_known]),
-        rand(test_y[grouped], mixed.labels[grouped]),
-    ]
+    tables["half known"] = mixed(head, test_x, test_y, is_known)
     if noise is not None:
         tables["noise"] = beside(head, new, truth, noise)
     return tables
+
+
+def mixed(head: taer.Bayes, X: np.ndarray, truth: np.ndarray, is_known: np.ndarray) -> list[float]:
+    found = head.discover(X)
+    grouped = ~is_known & (found.labels >= 0)
+    return [
+        float((found.labels[is_known] >= 0).mean()),
+        float(grouped[~is_known].mean()),
+        len(found.groups),
+        rand(truth[~is_known], found.labels[~is_known]),
+        rand(truth[grouped], found.labels[grouped]) if grouped.any() else float("nan"),
+    ]
+
+
+def measure_mixed(n_classes: int, order: int) -> list[float]:
+    """A pool of known and new classes, for a head that knows some of those of sketches100."""
+    data = taer.load_features()
+    known = np.random.default_rng(order).permutation(100)[:n_classes]
+    learned = np.isin(data.train_y, known)
+    head = taer.Bayes().fit(data.train_x[learned], data.train_y[learned])
+    return mixed(head, data.test_x, data.test_y, np.isin(data.test_y, known))
 
 
 def beside(head: taer.Bayes, new: np.ndarray, truth: np.ndarray, noise: np.ndarray) -> list[float]:
@@ -146,6 +161,16 @@ def print_small(files: list[Path], noise: np.ndarray | None, orders: int) -> Non
             print(f"| {size[0]} × {size[1]} | " + " | ".join(cells) + " |", flush=True)
 
 
+def print_mixed(orders: int) -> None:
+    names = COLUMNS["half known"].rpartition(" | ")[0]
+    print(f"\n| classes of the head | {names} |\n|---|---:|---:|---:|---:|")
+    for n_classes in _MIXED:
+        runs = [measure_mixed(n_classes, order) for order in range(1, orders + 1)]
+        means = np.mean(runs, axis=0).tolist()[:-1]  # without that of new samples in a group: there may be none
+        cells = [f"{value:.0f}" if at == 2 else f"{value:.3f}" for at, value in enumerate(means)]
+        print(f"| {n_classes} | " + " | ".join(cells) + " |", runs, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, nargs="+", default=[])
@@ -157,11 +182,15 @@ def main() -> None:
         "--large", type=int, default=20_000, help="samples of the pool for time and memory; 0: none"
     )
     parser.add_argument("--small", action="store_true", help="small heads only")
+    parser.add_argument("--mixed", action="store_true", help="pools of known and new classes of sketches100 only")
     options = parser.parse_args()
     unrelated = None
     if options.noise:
         kept = taer.load_features(options.noise, labeled=False)
         unrelated = np.asarray(kept.test_x)[len(kept.test_x) // 2 :]  # a constant was chosen on the others
+    if options.mixed:
+        print_mixed(options.orders)
+        return
     if options.small:
         print_small(options.features, unrelated, options.orders)
         return

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import sklearn.pipeline
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from taer.containers import items_of
 from taer.features.extractor import Extractor
+
+if TYPE_CHECKING:
+    from taer.loop.automate import Automation
+    from taer.loop.discover import Discovery
+    from taer.loop.explain import Explanation
 
 
 def make_pipeline(*steps: Any) -> Pipeline:
@@ -76,15 +83,75 @@ class Pipeline(sklearn.pipeline.Pipeline):
 
     def describe(self, descriptions: Mapping[Any, Any]) -> Self:
         """Add classes by descriptions: by label, what the first step reads, such as texts. See ``Bayes.describe``."""
+        head = self._head_with("describe")
+        head.describe(dict(zip(descriptions, self._features(list(descriptions.values())), strict=True)))
+        return self
+
+    # The loop around the head. What these take as X is what ``predict`` takes.
+
+    def novelty(self, X: Any) -> np.ndarray:
+        """How little each sample looks like any known class; only the order of the values has a meaning."""
+        found: np.ndarray = self._head_with("novelty").novelty(self._features(X))
+        return found
+
+    def discover(self, X: Any) -> Discovery:
+        """Groups of samples that belong to no known class; groups of texts have words. See ``Bayes.discover``."""
+        head, features = self._head_with("discover"), self._features(X)
+        found: Discovery = head.discover(features, self._texts(X))
+        return found
+
+    def suggest(self, X: Any, n: int) -> np.ndarray:
+        """The ``n`` samples whose labels would help most, the best first. See ``Bayes.suggest``.
+
+        Before the first task, steps that are not fitted are fitted on ``X`` for this call alone.
+        """
+        found: np.ndarray = self._head_with("suggest").suggest(self._features(X), n)
+        return found
+
+    def automate(
+        self, X: Any, y: ArrayLike, errors: float = 0.02, confidence: float = 0.95, *, unknown: Any = None
+    ) -> Automation:
+        """The largest share of answers that need no person. See ``Bayes.automate``."""
+        head = self._head_with("automate")
+        found: Automation = head.automate(self._features(X), y, errors, confidence, unknown=unknown)
+        return found
+
+    def automatic(self, X: Any) -> np.ndarray:
+        """Which answers need no person, by the threshold of :meth:`automate`."""
+        found: np.ndarray = self._head_with("automatic").automatic(self._features(X))
+        return found
+
+    def explain(self, X: Any, examples: tuple[Any, ArrayLike] | None = None, count: int = 3) -> list[Explanation]:
+        """Why each sample got its answer; ``examples`` are samples like ``X`` and labels. See ``Bayes.explain``."""
+        head, features = self._head_with("explain"), self._features(X)
+        if examples is not None:
+            samples, labels = examples
+            examples = self._features(samples), labels
+        found: list[Explanation] = head.explain(features, examples, count)
+        return found
+
+    def _head_with(self, verb: str) -> Any:
+        head = self.steps[-1][1]
+        if not hasattr(head, verb):
+            raise ValueError(f"{type(head).__name__} has no {verb}; bayes and bayes-replay have it")
+        return head
+
+    def _features(self, X: Any) -> Any:
+        """What the head is given for these samples."""
         *before, (_, head) = self.steps
-        if not hasattr(head, "describe"):
-            raise ValueError(f"describe is for bayes and bayes-replay, got {type(head).__name__}")
-        rows: Any = list(descriptions.values())
         for _, step in before:
             if step not in (None, "passthrough"):
-                rows = step.transform(rows)
-        head.describe(dict(zip(descriptions, rows, strict=True)))
-        return self
+                for_now = not _is_fitted(head) and not _is_fitted(step)
+                X = clone(step).fit_transform(X) if for_now else step.transform(X)
+        return X
+
+    def _texts(self, X: Any) -> list[str] | None:
+        """The samples, if they are texts for an extractor."""
+        first = self.steps[0][1]
+        if not isinstance(first, Extractor) or first.kind == "image":
+            return None
+        items = list(items_of(X, "items"))
+        return items if all(isinstance(item, str) for item in items) else None
 
     def _origin(self) -> Any:
         """The origin of the head's features, if an extractor comes directly before the head."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 
 import numpy as np
@@ -71,6 +72,10 @@ def test_a_threshold_is_found_kept_and_used(cli, labeled, tmp_path):
 
     code, _, err = cli("predict", "h", "x.safetensors", "--errors-at-most", "0.09")
     assert (code, err[:43]) == (2, "taer: --errors-at-most 0.09: h promises 0.1")
+    for command, share in itertools.product(("predict", "automate"), ("2", "0", "nan")):
+        code, _, err = cli(command, "h", "x.safetensors", "--errors-at-most", share)
+        expected = f"taer: --errors-at-most must be above 0 and below 1, got {float(share)}\n"
+        assert (code, err) == (2, expected)
     assert cli("predict", "h", "x.safetensors", "--errors-at-most", "0.2")[1].splitlines() == lines
 
     cli("learn", "h", "x.safetensors")

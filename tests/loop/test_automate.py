@@ -177,11 +177,13 @@ def test_bad_input_changes_nothing(halves, head):
         ((X, y), {"confidence": 1.0}, "confidence must be above 0 and below 1, got 1.0"),
         ((X, y), {"errors": 0}, "errors must be above 0 and below 1, got 0"),
         ((X[:, 1:], y), {}, "features"),
+        ((X, y), {"errors": np.float32(np.nan)}, "errors must be above 0 and below 1, got nan"),
     ):
         with pytest.raises(ValueError, match=message):
             head.automate(*arguments, **({"errors": 0.05} | options))
     assert head.automation_["threshold"] == before.threshold
     head.automate(X[:59], y[:59], errors=0.05)  # the fewest are accepted, whatever they show
+    assert head.automate(X, y, errors=np.float32(0.25)) == head.automate(X, y, errors=0.25)
 
 
 def test_a_head_of_one_class_and_a_head_of_single_samples():

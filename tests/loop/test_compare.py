@@ -67,6 +67,16 @@ def test_a_version_that_forgot_a_class_loses_it(versions):
     assert y[row.row] == "class 1"
 
 
+def test_labels_of_two_kinds_are_refused(versions):
+    old, _, X, y = versions
+    numbers = np.array([int(label[-1]) for label in y])
+    other = taer.Bayes(random_state=0).fit(X, numbers)
+    with pytest.raises(ValueError, match="of the old head are strings and those of the new one integers"):
+        compare(old, other, X, y)
+    with pytest.raises(ValueError, match="labels were strings so far and are integers now"):
+        compare(old, old, X, numbers)
+
+
 def test_too_few_comparisons_decide_nothing(versions):
     old, new, X, y = versions
     known = np.isin(y, old.classes_)

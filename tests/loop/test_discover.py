@@ -209,6 +209,20 @@ def test_bad_input_is_refused(bayes, X, message):
         bayes.discover(X)
 
 
+def test_groups_of_texts_have_words_that_are_rare_in_the_rest_of_the_pool(bayes):
+    X, y = samples([0, 1, 12, 13], 20, seed=2)
+    said = {12: "have to cancel the card", 13: "the rate of the month"}
+    texts = [said.get(label, "we have to ask for the day of the trip") for label in y.tolist()]
+    found = bayes.discover(X, texts)
+    assert {int(y[group.rows[0]]): set(group.words[:2]) for group in found.groups} == {
+        12: {"cancel", "card"},
+        13: {"rate", "month"},
+    }
+    assert all(group.words == () for group in bayes.discover(X).groups)
+    with pytest.raises(ValueError, match="expected one text per sample, got 80 samples and 79 texts"):
+        bayes.discover(X, texts[1:])
+
+
 def test_a_discovery_changes_nothing_in_the_head(bayes):
     before = {name: id(value) for name, value in vars(bayes).items()}
     bayes.discover(samples([13], 20)[0])

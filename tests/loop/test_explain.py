@@ -104,11 +104,18 @@ def test_one_row_needs_no_second_dimension(head, samples):
     assert head.explain(asked[3]) == head.explain(asked[3].tolist()) == head.explain(asked[3:4])
 
 
+def test_the_number_of_examples_may_be_one_of_numpy(head, samples):
+    X, y, asked = samples
+    (found,) = head.explain(asked[3], (X, y), np.int64(2))
+    assert len(found.answer.examples) == 2
+
+
 def test_bad_input_is_refused(head, samples):
     X, y, asked = samples
     for arguments, message in (
         ((asked[:, 1:],), "features"),
         ((asked, None, 0), "count must be a whole number from 1 on, got 0"),
+        ((asked, None, True), "count must be a whole number from 1 on, got True"),
         ((asked, (X, y[:-1])), "inconsistent numbers of samples"),
         ((asked, (X, np.zeros(len(X)))), "labels were strings so far"),
     ):

@@ -223,6 +223,13 @@ def test_teach_many_texts_at_once(teach, tmp_path):
     assert requests == 4
 
 
+def test_rows_without_a_label_in_a_table_of_next_are_not_taught(teach, tmp_path):
+    table = tmp_path / "next.csv"
+    table.write_text("text;label;guess;row\na;first;;1\nf;last;;2\nff;;;3\n")
+    code, said, _, _ = teach(Letters(), table)
+    assert (code, said) == (0, "version 1: 2 examples of 2 classes; 2 classes in all\n")
+
+
 def test_teach_a_folder_of_images(teach, tmp_path):
     for label, color in (("dark", "black"), ("light", "white")):
         (tmp_path / "images" / label).mkdir(parents=True)

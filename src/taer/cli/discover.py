@@ -77,7 +77,7 @@ def discover(
     samples = read_pool(Reader(head, backbone, weights, text_column), pool)
     X = samples.features()
     with stage(f"comparing {counted(len(samples), 'sample')}"):
-        found = head.discover(X)
+        found = head.discover(X, samples.shown if samples.kind == "text" else None)
     proposals = Proposals(pool, len(samples), _proposals(found, samples))
     _print(found, proposals)
     if not found.groups:
@@ -100,7 +100,7 @@ def _nothing_found(found: Discovery, n_classes: int) -> str:
         if number
     ]
     hint = ""
-    if n_classes < _FEW:
+    if n_classes < _FEW and found.too_few + found.scattered:
         hint = (
             f"; with {counted(n_classes, 'class', 'es')} the head knows little of how classes differ: teach it more"
         )
@@ -114,10 +114,6 @@ def check_verb(head: Head, verb: str, model: Path) -> None:
 
 
 def _proposals(found: Discovery, pool: Pool) -> list[Proposal]:
-    from taer.loop.words import telling_words
-
-    members = [group.rows.tolist() for group in found.groups]
-    words = telling_words([[pool.shown[row] for row in rows] for rows in members]) if pool.kind == "text" else None
     return [
         Proposal(
             number + 1,
@@ -125,9 +121,9 @@ def _proposals(found: Discovery, pool: Pool) -> list[Proposal]:
             group.size,
             group.distinct,
             round(group.sure, 3),
-            words[number] if words else [],
+            list(group.words),
             [pool.shown[row] for row in group.typical],
-            sorted(row + 1 for row in members[number]),
+            sorted(row + 1 for row in group.rows.tolist()),
         )
         for number, group in enumerate(found.groups)
     ]
@@ -202,24 +198,65 @@ def _check_unnamed(path: Path) -> None:
 
 def _read(path: Path) -> Proposals:
     """A discovery from its file, with what the user changed in it."""
+    from taer.features.sources.texts import open_csv, separator
+
     expected = "expected a file that 'taer discover --out' wrote"
     try:
         if path.suffix == ".csv":
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                lines = list(csv.DictReader(file))
+            with open_csv(path) as file:
+                lines = list(csv.DictReader(file, delimiter=separator(path)))
             groups = [_from_csv(line) for line in lines]
-            return Proposals(lines[0]["pool"], int(lines[0]["samples"]), groups) if lines else Proposals("", 0)
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        groups = [Proposal(**group) for group in content["groups"]]
-        return Proposals(str(content["pool"]), int(content["samples"]), groups)
+            found = Proposals(lines[0]["pool"], int(lines[0]["samples"]), groups) if lines else Proposals("", 0)
+        else:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            groups = [Proposal(**group) for group in content["groups"]]
+            found = Proposals(str(content["pool"]), int(content["samples"]), groups)
+        for group in found.groups:
+            _check_group(group, found.samples)
+        return found
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {expected} ({error})") from None
 
 
 def _from_csv(line: dict[str, str]) -> Proposal:
     typical = [line[name] for name in _SAMPLES if line[name]]
+    rows: list[Any] = [int(row) if row.isdecimal() else row for row in line["rows"].split()]
     numbers = int(line["group"]), line["name"], int(line["size"]), int(line["distinct"]), float(line["sure"])
-    return Proposal(*numbers, line["words"].split(), typical, [int(row) for row in line["rows"].split()])
+    return Proposal(*numbers, line["words"].split(), typical, rows)
+
+
+def _check_group(group: Proposal, samples: int) -> None:
+    """Raise ValueError if what is read from a group is not what was written there."""
+    where = f"group {group.group}"
+    if not isinstance(group.name, str):
+        raise ValueError(f"{where}: the name must be a text, got {group.name!r}")
+    if type(group.size) is not int:
+        raise ValueError(f"{where}: the size must be a number, got {group.size!r}")
+    if not isinstance(group.typical, list) or not all(isinstance(text, str) for text in group.typical):
+        raise ValueError(f"{where}: typical must be a list of texts")
+    if not isinstance(group.rows, list):
+        raise ValueError(f"{where}: rows must be a list of numbers, got {group.rows!r}")
+    for row in group.rows:
+        if type(row) is not int or not 1 <= row <= samples:
+            raise ValueError(f"{where}: rows must be numbers from 1 to {samples}, got {row!r}")
+
+
+def _find_pool(place: str, path: Path) -> Path:
+    """Where the pool of a discovery is: where it was, or beside the file of the discovery."""
+    for found in (Path(place), path.parent / place, path.parent / Path(place).name):
+        if found.exists():
+            return found
+    raise ValueError(
+        f"{path}: its pool {place} is neither here nor beside it; put it there, or run this where it is"
+    )
+
+
+def _is_unchanged(group: Proposal, pool: Pool, before: str, now: str) -> bool:
+    """Whether the typical samples are where they were. The user may have removed some rows, or moved the pool."""
+    shown = {pool.shown[row - 1] for row in group.rows}
+    typical = group.typical if pool.kind == "text" else [text.replace(before, now, 1) for text in group.typical]
+    missing = {text for text in typical if text not in shown}
+    return not missing or (len(missing) <= group.size - len(group.rows) and missing <= set(pool.shown))
 
 
 def named_samples(path: Path, reader: Reader) -> tuple[Any, list[str]]:
@@ -232,10 +269,13 @@ def named_samples(path: Path, reader: Reader) -> tuple[Any, list[str]]:
         raise ValueError(f"{path}: proposes no groups, so there is nothing to teach")
     if not named:
         raise ValueError(f'{path}: no group has a name; write names into it, such as "name": "refunds"')
-    pool = read_pool(reader, proposals.pool)
+    named = [group for group in named if group.rows]
+    if not named:
+        raise ValueError(f"{path}: no rows are left in the groups with a name, so there is nothing to teach")
+    place = _find_pool(proposals.pool, path)
+    pool = read_pool(reader, str(place))
     rows = [row - 1 for group in named for row in group.rows]
-    same = len(pool) == proposals.samples and min(rows) >= 0 and max(rows) < len(pool)
-    shown = {text for group in named for text in group.typical}
-    if not same or not shown <= {pool.shown[row] for row in rows}:
+    names = str(Path(proposals.pool)), str(place)
+    if len(pool) != proposals.samples or not all(_is_unchanged(group, pool, *names) for group in named):
         raise ValueError(f"{path}: {proposals.pool} has changed since the discovery; run 'taer discover' again")
     return pool.features(rows), [group.name.strip() for group in named for _ in group.rows]

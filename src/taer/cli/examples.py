@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from taer.cli.inputs import backbone_of, where_it_is
+from taer.cli.inputs import DEFAULTS, backbone_of, where_it_is
 from taer.cli.parameters import with_options
 from taer.cli.progress import counting
+from taer.cli.wording import counted
 
 if TYPE_CHECKING:
     from taer.features import FeatureSet
@@ -57,8 +59,6 @@ RowsOption = Annotated[
         "prints them.",
     ),
 ]
-
-_DEFAULTS = {"text": "minilm", "image": "efficientnet-lite0"}  # for a new head; both come with their extra
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,8 @@ def _extracted(place: str, head: Head, how: Reading, rows: str | None) -> Exampl
     from taer.features.direct import encoded, some_for_training
 
     source = _opened(place, how)
+    if source.skipped:
+        print(f"taer: {place}: {counted(source.skipped, 'row')} without a label left out", file=sys.stderr)
     model = _model(head, how, source)
     train, test = ([part.where(row) for row in range(len(part))] for part in (source.train, source.test))
     if rows is not None:
@@ -201,7 +203,7 @@ def _model(head: Head, how: Reading, source: Source) -> Backbone:
     from taer.features.backbones import find_backbone
 
     is_new = not hasattr(head, "classes_")
-    name = how.backbone or (_DEFAULTS[source.kind] if is_new else backbone_of(head))
+    name = how.backbone or (DEFAULTS[source.kind] if is_new else backbone_of(head))
     with where_it_is(remembered=how.backbone is None and not is_new):
         model = find_backbone(name, source.kind, how.weights)
     head._check_origin(model.origin)

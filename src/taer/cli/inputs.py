@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from taer.origin import Origin
     from taer.rows import Rows
 
+DEFAULTS = {"text": "minilm", "image": "efficientnet-lite0"}  # backbones of a new head; both come with their extra
 _ITEMS = 256  # images or texts per call of the extractor
 _ROWS = 1024  # samples per call of predict
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,9}", re.ASCII)

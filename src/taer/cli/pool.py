@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taer.cli.inputs import Reader, read_features
+from taer.cli.inputs import DEFAULTS, Reader, read_features
 from taer.cli.progress import counting
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def read_pool(reader: Reader, place: str) -> Pool:
 def _extracted(reader: Reader, kind: str, place: str, items: Sequence[Any]) -> Pool:
     if not items:
         raise ValueError(f"{place}: no rows, only a header")
+    if reader.backbone is None and not hasattr(reader.head, "classes_"):
+        reader = replace(reader, backbone=DEFAULTS[kind])
     reader.check_kind(kind, place)
     return Pool(
         kind, [str(item) for item in items], lambda rows: reader.extractor.transform([items[row] for row in rows])

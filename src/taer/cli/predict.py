@@ -141,6 +141,9 @@ def _make_threshold(head: Head, model: Path, unknown: str | None) -> None:
 
 def _check_promise(head: Head, model: Path, errors_at_most: float) -> None:
     """Raise unless the threshold of automation that the head keeps promises this."""
+    from taer.loop.automate import check_share
+
+    check_share("--errors-at-most", errors_at_most)
     promised = getattr(head, "automation_", None)
     if promised is not None and promised["errors"] <= errors_at_most:
         return

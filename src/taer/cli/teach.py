@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,8 +69,10 @@ def _reader(path: Path) -> Callable[[Client], Iterator[_Request]]:
         images = labeled_images(path / "train" if (path / "train").is_dir() else path)
         return lambda client: _of_each(images, "images", _IMAGES, lambda image: image.stat().st_size)
     if path.is_file() and (path.suffix == ".csv" or (path.suffix == ".parquet" and "text" in column_names(path))):
-        columns = read_columns(path, ["text", "label"])
-        rows = list(zip(columns["label"], columns["text"], strict=True))
+        columns = read_columns(path, ["text", "label"], "label")
+        rows = [(label, text) for label, text in zip(columns["label"], columns["text"], strict=True) if label]
+        if skipped := len(columns["label"]) - len(rows):
+            print(f"taer: {path}: {counted(skipped, 'row')} without a label left out", file=sys.stderr)
         return lambda client: _of_each(rows, "texts", _TEXTS, len)
     data = load_features(path)
 

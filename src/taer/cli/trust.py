@@ -55,8 +55,10 @@ def automate(
     The examples must not have been learned: the test part is used, or all of them if there is none. The threshold is
     kept in the head for 'taer predict --errors-at-most', until the head learns more.
     """
-    from taer.loop.automate import controlled, judged, keep, needed
+    from taer.loop.automate import check_share, controlled, judged, keep, needed
 
+    check_share("--errors-at-most", errors_at_most)
+    check_share("--confidence", confidence)
     head = _loaded(model)
     check_replaceable(out or model, by_head=True)
     X, labels = held_out_part(read_examples(examples, head, how).data, classes, head)

@@ -95,8 +95,10 @@ def check_labels(y: Any, n_samples: int, known: np.ndarray | None) -> np.ndarray
             raise ValueError("Unknown label type: continuous. A label must be a string or a whole number")
     elif y.dtype.kind not in "biuU":
         raise ValueError(f"Unknown label type: {y.dtype}. A label must be a string or a whole number")
-    if known is not None and len(known) and _kind(known) != _kind(y):
-        raise ValueError(f"labels were {_kind(known)} so far and are {_kind(y)} now; they are never converted")
+    if known is not None and len(known) and kind_of_labels(known) != kind_of_labels(y):
+        raise ValueError(
+            f"labels were {kind_of_labels(known)} so far and are {kind_of_labels(y)} now; they are never converted"
+        )
     return y
 
 
@@ -158,7 +160,8 @@ def _check_range(labels: np.ndarray) -> None:
             )
 
 
-def _kind(labels: np.ndarray) -> str:
+def kind_of_labels(labels: np.ndarray) -> str:
+    """What the labels of an array are: labels of two kinds are never equal."""
     return {"b": "booleans", "f": "floating-point numbers", "U": "strings"}.get(labels.dtype.kind, "integers")
 
 

@@ -143,8 +143,8 @@ def confidences(head: Any, scores: np.ndarray, novelty: np.ndarray) -> np.ndarra
 
 def controlled(trust: np.ndarray, right: np.ndarray, errors: float, confidence: float) -> Automation:
     """The largest set of the most confident answers of which at most ``errors`` are wrong."""
-    _check_share("errors", errors)
-    _check_share("confidence", confidence)
+    check_share("errors", errors)
+    check_share("confidence", confidence)
     errors, confidence = float(errors), float(confidence)
     n, fewest = len(trust), needed(errors, confidence)
     if n < fewest:
@@ -246,6 +246,7 @@ def _truth(head: Any, y: Any, n_rows: int, unknown: Any) -> np.ndarray:
     return found
 
 
-def _check_share(name: str, value: float) -> None:
-    if not isinstance(value, int | float) or not 0 < value < 1:
-        raise ValueError(f"{name} must be above 0 and below 1, got {value!r}")
+def check_share(name: str, value: Any) -> None:
+    """Raise ValueError unless a number can be a share of errors, or a confidence."""
+    if not isinstance(value, int | float | np.integer | np.floating) or not 0 < value < 1:
+        raise ValueError(f"{name} must be above 0 and below 1, got {value}")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taer.heads import Head
+from taer.heads.validation import check_labels, kind_of_labels
 
 TOLERANCE = 0.01  # how much worse "not worse" may be
 ENOUGH = 30  # comparisons below which nothing is decided
@@ -99,13 +100,19 @@ def compare(old: Head, new: Head, X: ArrayLike, y: ArrayLike) -> Comparison:
     >>> {difference.after for difference in found.differing}
     {5}
     """
-    X, truth = np.asarray(X), np.asarray(y)
-    if truth.shape != (len(X),):
-        raise ValueError(f"expected one label per sample, got {len(X)} samples and labels of shape {truth.shape}")
+    X = np.asarray(X)
+    if (shape := np.shape(y)) != (len(X),):
+        raise ValueError(f"expected one label per sample, got {len(X)} samples and labels of shape {shape}")
+    kinds = kind_of_labels(old.classes_), kind_of_labels(new.classes_)
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"the labels of the old head are {kinds[0]} and those of the new one {kinds[1]}, so no class is known to both"
+        )
     known, learned = set(old.classes_.tolist()), set(new.classes_.tolist())
     if not len(X):
         empty = [label for label in new.classes_.tolist() if label not in known]
         return Comparison(0, None, None, 0, 0, None, None, empty, 0, None, False, [], [])
+    truth = check_labels(y, len(X), old.classes_)
     scores = old.scores(X), new.scores(X)
     answers = [head.classes_[found.argmax(axis=1)] for head, found in zip((old, new), scores, strict=True)]
     both = [label for label in old.classes_.tolist() if label in learned]

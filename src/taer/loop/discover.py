@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,7 @@ from taer.loop.evidence import (
     odds_of,
     sums_of,
 )
+from taer.loop.words import telling_words
 
 LEAST = 4  # distinct samples of a proposal
 _MISTAKEN = 0.15  # share of known samples among those that look new, at most
@@ -52,6 +54,7 @@ class Group:
     typical: np.ndarray  # at most three of these rows, no two of them near-duplicates
     distinct: int  # samples without near-duplicates of others
     sure: float  # mean probability that a sample of the group belongs there, not to another group or to none
+    words: tuple[str, ...] = ()  # that set it apart, if the texts were given
 
     @property
     def size(self) -> int:
@@ -71,7 +74,7 @@ class Discovery:
     scattered: int  # and in groups that are more scattered than a class
 
 
-def discover(head: Any, X: Any) -> Discovery:
+def discover(head: Any, X: Any, texts: Sequence[str] | None = None) -> Discovery:
     """Groups of samples that belong to no class of a ``bayes`` head. The number of groups is found.
 
     Groups are merged for as long as the prior of the head says that one class is more likely than two. A group is
@@ -79,6 +82,8 @@ def discover(head: Any, X: Any) -> Discovery:
     samples look new: they are more novel than a limit above which about 15 % of the samples are of known classes.
     """
     novelty = head.novelty(X)
+    if texts is not None and len(texts) != len(novelty):
+        raise ValueError(f"expected one text per sample, got {len(novelty)} samples and {len(texts)} texts")
     limit = _limit(head, novelty)
     rows, place = in_order(head, X)
     first = np.unique(place, return_index=True)[1]  # a row of X for each distinct one
@@ -96,7 +101,15 @@ def discover(head: Any, X: Any) -> Discovery:
         group = _group(evidence, rows, points, labels, members[number], (counts, sums))
         if group.distinct >= LEAST:
             found.append(group)
-    return _assembled(found, place, ~is_new[labels], wide[labels])
+    discovery = _assembled(found, place, ~is_new[labels], wide[labels])
+    return discovery if texts is None else _with_words(discovery, texts)
+
+
+def _with_words(found: Discovery, texts: Sequence[str]) -> Discovery:
+    members = [[texts[row] for row in group.rows.tolist()] for group in found.groups]
+    words = telling_words(members, [texts[row] for row in np.flatnonzero(found.labels < 0).tolist()])
+    groups = [replace(group, words=tuple(own)) for group, own in zip(found.groups, words, strict=True)]
+    return replace(found, groups=groups)
 
 
 def _limit(head: Any, novelty: np.ndarray) -> float:

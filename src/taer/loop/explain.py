@@ -79,11 +79,11 @@ def _described(one: Candidate) -> str:
     return f"{one.label} ({100 * one.probability:.1f} %)"
 
 
-def explained(head: Any, X: Any, examples: Any, count: int) -> list[Explanation]:
+def explained(head: Any, X: Any, examples: Any, count: Any) -> list[Explanation]:
     """The explanations of validated rows."""
-    if not isinstance(count, int) or count < 1:
+    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
         raise ValueError(f"count must be a whole number from 1 on, got {count!r}")
-    find = _finder(head, examples, count)
+    find = _finder(head, examples, int(count))
     found = []
     for part in row_chunks(X, max(X.shape[1], len(head.classes_))):
         found += _of_rows(head, np.asarray(X[part]), find)

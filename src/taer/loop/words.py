@@ -10,8 +10,10 @@ from collections.abc import Sequence
 _WORDS = 5  # per group
 
 
-def telling_words(groups: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The words that set each group of texts apart (c-TF-IDF): frequent in the group, rare in the others.
+def telling_words(groups: Sequence[Sequence[str]], others: Sequence[str] = ()) -> list[list[str]]:
+    """The words that set each group of texts apart (c-TF-IDF): frequent in the group, rare elsewhere.
+
+    ``others`` are texts of no group, and count as one more: few groups do not show which words are frequent everywhere.
 
     Examples
     --------
@@ -19,12 +21,13 @@ def telling_words(groups: Sequence[Sequence[str]]) -> list[list[str]]:
     'rate'
     """
     counts = [
-        Counter(word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text.lower())) for texts in groups
+        Counter(word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text.lower()))
+        for texts in (*groups, *([others] if others else []))
     ]
     total: Counter[str] = sum(counts, Counter())
-    mean = total.total() / max(1, len(groups))
+    mean = total.total() / max(1, len(counts))
     found = []
-    for count in counts:
+    for count in counts[: len(groups)]:
         value = {word: often * math.log(1 + mean / total[word]) for word, often in count.items()}
         found.append(sorted(value, key=lambda word: (-value[word], word))[:_WORDS])
     return found

@@ -121,7 +121,8 @@ def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str,
             found = metadata.get("format", "")
             if found == PIPELINE and found not in formats:
                 raise ValueError(
-                    f"{path}: a pipeline, not a head alone; taer.load reads it, and its last step is the head"
+                    f"{path}: a pipeline, not a head alone; taer.load reads it, and taer.load(path)[-1].save(name) writes "
+                    "its head for the commands and the service"
                 )
             if found == MULTI_LABEL and found not in formats:
                 raise ValueError(

@@ -45,6 +45,7 @@ class Source:
     digest: str
     license: str = "see the data set's own terms"
     may_be_empty: bool = False
+    skipped: int = 0  # rows of a table that a user left without a label
 
     def __post_init__(self) -> None:
         part, items = ("training", self.train) if self.classes else ("test", self.test)

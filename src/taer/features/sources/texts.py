@@ -16,6 +16,7 @@ from taer.features.sources.base import NOTHING, UNLABELED, Part, Source, digest,
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}  # of the cells of a CSV file
 _SPLIT = "split"  # the column of the split, if no other is named
+_ASKED = {"label", "guess", "row"}  # columns of a table of 'taer next', in which a user may skip rows
 
 
 def open_texts(
@@ -34,18 +35,19 @@ def open_texts(
     if split_column is None and test_fraction is None and _SPLIT in names:
         split_column = _SPLIT
     wanted = [text_column, label_column, *([split_column] if split_column else [])]
-    columns = read_columns(path, wanted)
+    columns = read_columns(path, wanted, label_column)
     texts, labels = columns[text_column], columns[label_column]
-    classes = sorted(set(labels))
-    label_of = {name: label for label, name in enumerate(classes)}
+    skipped = np.array([not name for name in labels])
+    classes = sorted(set(labels) - {""})
+    label_of = {name: label for label, name in enumerate(classes)} | {"": UNLABELED}
     ids = np.array([label_of[name] for name in labels], np.int64)
     if split_column:
         for_test = _for_test(path, split_column, columns[split_column])
     else:
         for_test = split_by_name(texts, list(ids), test_fraction or 0)
     content = digest([for_test.tobytes(), *(value.encode() for name in wanted for value in columns[name])])
-    train, test = (texts_part(path, texts, ids, np.flatnonzero(rows)) for rows in (~for_test, for_test))
-    return Source(path.stem, "text", tuple(classes), train, test, content)
+    train, test = (texts_part(path, texts, ids, np.flatnonzero(rows & ~skipped)) for rows in (~for_test, for_test))
+    return Source(path.stem, "text", tuple(classes), train, test, content, skipped=int(skipped.sum()))
 
 
 def _for_test(path: Path, column: str, splits: Sequence[str]) -> np.ndarray:
@@ -74,10 +76,14 @@ def column_names(path: Path) -> list[str]:
         return list(reader.fieldnames or ())
 
 
-def read_columns(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
-    """Columns as text. A missing column or an empty cell raises an error that gives its place."""
+def read_columns(path: Path, wanted: Sequence[str], labels: str | None = None) -> dict[str, list[str]]:
+    """Columns as text. A missing column or an empty cell raises an error that gives its place.
+
+    In a table of 'taer next', cells of the column ``labels`` may be empty, but not all.
+    """
+    names = column_names(path)
     if path.suffix == ".parquet":
-        check_columns(path, column_names(path), wanted)
+        check_columns(path, names, wanted)
         columns = read_table(path, wanted)
         table = {name: columns[name].to_pylist() for name in wanted}
     else:
@@ -85,6 +91,11 @@ def read_columns(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     if not table[wanted[0]]:
         raise ValueError(f"{path}: no rows, only a header")
     for name, values in table.items():
+        if name == labels and set(names) >= _ASKED:
+            table[name] = values = [(value or "").strip() for value in values]
+            if not any(values):
+                raise ValueError(f"{path}: no row has a label yet; fill in the column {name}")
+            continue
         for number, value in enumerate(values, 1):
             if value is None or value == "":
                 raise ValueError(f"{path}: row {number} has no {name}")

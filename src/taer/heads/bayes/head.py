@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -347,11 +347,14 @@ class Bayes(
             head._in_parts(rows, lambda part: head.prior_(head.embedding_(part)).rows.astype(np.float32))
         )
 
-    def discover(self, X: ArrayLike) -> Discovery:
-        """Groups of samples that belong to no known class, as proposals of new classes; ``docs/guides/discovering.md``."""
+    def discover(self, X: ArrayLike, texts: Sequence[str] | None = None) -> Discovery:
+        """Groups of samples that belong to no known class, as proposals of new classes; ``docs/guides/discovering.md``.
+
+        With the ``texts`` of the rows, each group has the words that set it apart.
+        """
         from taer.loop.discover import discover
 
-        return discover(self, X)
+        return discover(self, X, texts)
 
     def suggest(self, X: ArrayLike, n: int) -> np.ndarray:
         """The ``n`` rows whose labels would help most, the best first; without a class, by spread alone."""
