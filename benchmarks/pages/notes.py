@@ -14,6 +14,7 @@ DEIT = "DIR/cub200-deit-ti.safetensors"
 SECTIONS = (
     Section("house", "How large is the code?", "benchmarks.notes.house", ("eba7dd4", "44721d1", "HEAD")),
     Section("online", "`bayes` on an online stream", "benchmarks.notes.online", ("--features", CUB200)),
+    Section("streams", "Which head on which stream?", "benchmarks.notes.streams", ("--seeds", "1")),
     *(
         Section(
             f"stale-{name}",

@@ -119,7 +119,9 @@ def test_few_shots_show_old_and_new_classes(cli, file):
         assert len(row[name]["values"]) == 3
     assert row["last"]["mean"] == pytest.approx((40 * row["base"]["mean"] + 60 * row["new"]["mean"]) / 100)
     described = json.loads(out)["stream"]
-    assert described == {"kind": "tasks", "tasks": 4, "first": 4, "shots": 2, "order": "natural", "seeds": 3}
+    counts = {"classes": 10, "training_samples": [4 * 30 + 6 * 2] * 3, "test_samples": [100] * 3}
+    options = {"tasks": 4, "first": 4, "shots": 2, "order": "natural", "seeds": 3}
+    assert described == {"kind": "tasks", "returning": False, **options, **counts}
     assert "| method | last (%) | base (%) | new (%) | AIA (%) |" in cli(*arguments, "--format", "markdown")[1]
     table = " ".join(cli(*arguments)[1].split())
     assert "3 of them from disk" in table
@@ -140,6 +142,31 @@ def test_samples_from_a_file(cli, file, features, tmp_path):
     assert stored["samples"] == [120, 5, 5, 5, 5, 5, 5]
     assert stored["tasks"][1] == [4]
     assert "last (%)" in cli(*arguments, "--format", "markdown")[1]
+
+
+def written_sessions(folder, features, *sessions):
+    """A file of sessions with some samples of some classes."""
+    rows = {
+        str(t): [int(np.flatnonzero(features.train_y == label)[place]) for label, place in session]
+        for t, session in enumerate(sessions)
+    }
+    (folder / "sessions.json").write_text(json.dumps({"sessions": rows}))
+    return "sessions.json"
+
+
+def test_samples_of_some_classes_are_counted(cli, file, features, tmp_path):
+    samples = written_sessions(tmp_path, features, [(0, 0), (0, 1), (1, 0)], [(2, 0), (2, 1)])
+    code, out, err = cli("run", file, "--samples", samples, "--methods", "ncm", "--format", "markdown")
+    assert code == 0, err
+    assert "3 classes in 2 tasks, 16 features, 5 training and 30 test samples, 3 runs" in out
+
+
+def test_samples_of_returning_classes_show_what_was_forgotten(cli, file, features, tmp_path):
+    samples = written_sessions(tmp_path, features, [(0, 0), (1, 0)], [(0, 1), (2, 0)])
+    code, out, err = cli("run", file, "--samples", samples, "--methods", "ncm")
+    assert code == 0, err
+    for name in ("last (%)", "A_AUC (%)", "forgetting (%)"):  # at 80 columns
+        assert name in out
 
 
 def test_samples_of_one_session_have_no_new_classes(cli, file, tmp_path):
@@ -316,13 +343,17 @@ def test_other_streams_give_all_formats_and_a_report(cli, file, kind, tmp_path):
     assert f"--stream {kind} --seeds 1" in page
 
 
-def test_a_long_tail_says_its_ratio(cli, file):
+def test_a_long_tail_says_its_ratio_and_its_samples(cli, file, tmp_path):
     options = ("run", file, "--stream", "long-tailed", "--tasks", 5, "--seeds", 1, "--methods", "ncm")
     labels = taer.load_features(file).train_y
     fewest = int(np.unique(labels, return_counts=True)[1].min())
     assert fewest < 100  # so the least frequent class keeps one sample
     assert f"has {fewest} times the samples" in " ".join(cli(*options)[1].split())
-    assert json.loads(cli(*options, "--format", "json")[1])["stream"]["ratio"] == fewest
+    described = json.loads(cli(*options, "--format", "json")[1])["stream"]
+    assert described["ratio"] == fewest
+    (stored,) = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
+    assert described["training_samples"] == [sum(stored["samples"])]
+    assert f"{sum(stored['samples'])} training and 100 test samples" in " ".join(cli(*options)[1].split())
 
 
 def test_a_stream_does_not_combine_with_what_it_decides(cli, file):

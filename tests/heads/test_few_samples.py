@@ -9,6 +9,7 @@ import pytest
 
 import taer
 from taer.experiment import Run, execute
+from taer.heads.few import FewSamplesWarning
 from taer.stream import class_stream
 from tests.conftest import blobs, small_head
 
@@ -29,13 +30,23 @@ def X_y():
 @pytest.mark.parametrize("name", COLLAPSING)
 def test_a_class_of_few_samples_beside_classes_of_many_is_warned_of(name, X_y):
     head = small_head(name, random_state=0).partial_fit(*some(*X_y, c0=60, c1=60, c2=60))
-    with pytest.warns(
-        UserWarning, match=rf"^{name}: 2 new classes have fewer than 20 samples \(3: 5, 4: 1\)"
-    ) as seen:
+    with pytest.warns(FewSamplesWarning, match=rf"^{name}: new classes have fewer than 20 samples") as seen:
         head.partial_fit(*some(*X_y, c3=5, c4=1, c5=40))
-    assert "beside known classes of 60" in str(seen[0].message)
+    details = f"{name}: 2 new classes have fewer than 20 samples (3: 5, 4: 1) beside known classes of 60; "
+    assert seen[0].message.details.startswith(details)
     assert seen[0].filename == __file__  # where the user called
     assert head.classes_.tolist() == [0, 1, 2, 3, 4, 5]  # it is learned all the same
+
+
+def test_a_loop_is_warned_once(X_y):
+    X, y = some(*X_y, c0=60, c1=60, c2=1, c3=2, c4=3, c5=4)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        head = taer.make_head("slda").partial_fit(X[:120], y[:120])
+        for start in range(120, 130):
+            head.partial_fit(X[start : start + 1], y[start : start + 1])
+    assert len(seen) == 1
+    assert "Give more samples" in str(seen[0].message)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,10 @@ import pytest
 
 import taer.paper
 from taer import FeatureSet
-from taer.features import save_features
+from taer.experiment import read_results
+from taer.features import load_features, save_features
+from taer.paper import experiment
+from taer.paper.measured import Library
 from taer.stream import read_sessions
 
 
@@ -52,7 +56,7 @@ def test_dry_run_shows_the_plan_and_runs_nothing(cli, paper_features, tmp_path):
 
 def test_missing_features_are_made_first(cli, paper_features, monkeypatch):
     """One command for the ViT columns; the extraction itself has its own tests."""
-    from taer.features import extraction, load_features
+    from taer.features import extraction
 
     made = []
 
@@ -68,6 +72,19 @@ def test_missing_features_are_made_first(cli, paper_features, monkeypatch):
     assert code == 0, err
     assert ("cifar100", "vit-small", "cifar100-vit-small.safetensors") in made
     assert "missing" not in out
+
+
+def test_a_backbone_is_found_by_another_name_in_its_header(cli, paper_features, tmp_path):
+    data = load_features(paper_features / "any-name.safetensors")
+    renamed = replace(data, meta={**data.meta, "backbone": "deit-ti"})
+    save_features(renamed, tmp_path / "deit.safetensors")
+    code, out, err = cli("paper", "table4", "--features", tmp_path, "--seeds", 1)
+    assert code == 0, err
+    assert "12 runs, 0 of them from disk" in out
+    assert "--backbone deit-tiny" not in out
+    assert out.count("missing") == 6 * 4  # the other two backbones
+    measured = Library(read_results("results"))
+    assert all(measured[trial] for trial in experiment("table4").trials if trial.backbone == "deit-tiny")
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,19 @@ def about_streams(
     """What the summary says about the streams."""
     about: dict[str, Any] = {"tasks": len(streams[0]), "first": first, "shots": shots, "seeds": len(streams)}
     about |= {"order": order or "torch"} if samples is None else {"samples": str(samples)}
-    about |= {"kind": streams[0].kind}
+    about |= {"kind": streams[0].kind, "returning": any(one.returning for one in streams)}
+    about |= {"classes": len(streams[0].order)}
+    training, test = zip(*(_used(one) for one in streams), strict=True)
+    about |= {"training_samples": training, "test_samples": test}
     return about | ({"ratio": _ratio(streams[0])} if about["kind"].startswith("long-tailed") else {})
+
+
+def _used(stream: Stream) -> tuple[int, int]:
+    """The training and the test samples of a stream, which may leave out some of the feature set."""
+    import numpy as np
+
+    training = sum(len(stream.train_rows(t)) for t in range(len(stream)))
+    return training, int(np.isin(stream.features.test_y, stream.order).sum())
 
 
 def _ratio(stream: Stream) -> float:

@@ -97,8 +97,8 @@ class _Summary:
         names = ["method", *metrics, *_PLAIN, *more]
         tail = "ratio" in stream
         return cls(
-            f"{data.name}: {len(data.classes)} classes in {stream['tasks']} tasks, {data.n_features} features, "
-            f"{len(data.train_y):,} training and {len(data.test_y):,} test samples, {runs}",
+            f"{data.name}: {stream['classes']} classes in {stream['tasks']} tasks, {data.n_features} features, "
+            f"{_range(stream['training_samples'])} training and {_range(stream['test_samples'])} test samples, {runs}",
             f"The most frequent class has {stream['ratio']:g} times the samples of the least frequent. "
             if tail
             else "",
@@ -140,10 +140,16 @@ _TOLD = {
 }
 
 
+def _range(counts: tuple[int, ...]) -> str:
+    """One number if the runs have the same."""
+    least, most = min(counts), max(counts)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def _layout(stream: dict[str, Any]) -> tuple[list[str], list[str], int]:
     """The metrics of a stream, those that come last, and how many of the first a narrow terminal shows too."""
     change = ["forgetting", "backward_transfer", "forward_transfer"]
-    if stream["kind"] != "tasks":
+    if stream["kind"] != "tasks" or stream["returning"]:
         return ["last", "A_AUC", "forgetting", "harmonic", "AIA", *change[1:]], [], 4
     later = change if stream["tasks"] > 1 else []
     if stream["shots"] is not None or "samples" in stream:

@@ -15,7 +15,17 @@ _CALLER = 6  # stack frames up to the caller of partial_fit
 
 
 class FewSamplesWarning(UserWarning):
-    """A new class has fewer samples than this head can use beside its known classes."""
+    """A new class has fewer samples than this head can use beside its known classes.
+
+    The text is the same at every task, so that Python shows it once for a loop; ``details`` names the classes.
+    """
+
+    def __init__(self, text: str, details: str) -> None:
+        super().__init__(text, details)
+        self.details = details
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def warn_of_few(name: str, labels: np.ndarray, counts: np.ndarray) -> None:
@@ -30,25 +40,28 @@ def warn_of_few(name: str, labels: np.ndarray, counts: np.ndarray) -> None:
         return
     listed = ", ".join(f"{labels[i]}: {arriving[i]:.0f}" for i in scarce[:3]) + (", …" if len(scarce) > 3 else "")
     who = "1 new class has" if len(scarce) == 1 else f"{len(scarce)} new classes have"
-    warnings.warn(
-        f"{name}: {who} fewer than {FEW} samples ({listed}) beside known classes of {usual:.0f}; this head will take "
-        "many of their samples for known classes. Give more samples, or take a head for few samples, such as bayes",
-        FewSamplesWarning,
-        stacklevel=_CALLER,
+    advice = (
+        "this head will take many of their samples for known classes. Give more samples, or take a head for few samples, "
+        "such as bayes"
     )
+    warning = FewSamplesWarning(
+        f"{name}: new classes have fewer than {FEW} samples, and known classes at least {_TIMES} times as many; {advice}",
+        f"{name}: {who} fewer than {FEW} samples ({listed}) beside known classes of {usual:.0f}; {advice}",
+    )
+    warnings.warn(warning, stacklevel=_CALLER)
 
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Inside, these warnings are collected in a list; others are shown as usual."""
+    """Inside, the details of these warnings are collected in a list; other warnings are shown as usual."""
     found: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", FewSamplesWarning)
         show = warnings.showwarning
 
         def collect(message: Any, category: type[Warning], *rest: Any, **options: Any) -> None:
-            if issubclass(category, FewSamplesWarning):
-                found.append(str(message))
+            if isinstance(message, FewSamplesWarning):
+                found.append(message.details)
             else:
                 show(message, category, *rest, **options)
 

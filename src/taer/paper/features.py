@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from taer.features import FeatureSet, load_features
@@ -10,6 +10,13 @@ from taer.features.files import FORMAT
 from taer.files import read_metadata
 
 Source = tuple[str, str]  # data set, backbone
+_NAMES = {"deit-ti": "deit-tiny"}  # of backbones: other names in headers, and those of ``taer extract``
+
+
+def source_of(meta: Mapping[str, str]) -> Source:
+    """The data set and the backbone in the header of a feature file, which results repeat."""
+    backbone = meta.get("backbone", "")
+    return meta.get("dataset", ""), _NAMES.get(backbone, backbone)
 
 
 def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, FeatureSet]:
@@ -22,7 +29,7 @@ def find_features(folder: Path, wanted: Iterable[Source]) -> dict[Source, Featur
             header = read_metadata(path)
         except ValueError:
             continue  # not one of ours, or still being written
-        source = header.get("dataset", ""), header.get("backbone", "")
+        source = source_of(header)
         if header.get("format") != FORMAT or source not in wanted:
             continue
         if source in paths:

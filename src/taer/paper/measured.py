@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from taer.experiment import Result, order_of
 from taer.paper import Cell, Experiment, Trial, trial_key
+from taer.paper.features import source_of
 from taer.report.tables import Number
 
 
@@ -42,7 +43,4 @@ def result_key(result: Result) -> str:
     sizes = [len(task) for task in result["tasks"]]
     first = sizes[0] if len(set(sizes)) > 1 else None
     protocol = result["rows"] or (len(sizes) - (first is not None), first)
-    meta = result["meta"]
-    return trial_key(
-        meta.get("dataset", ""), meta.get("backbone", ""), protocol, result["method"], result["params"]
-    )
+    return trial_key(*source_of(result["meta"]), protocol, result["method"], result["params"])

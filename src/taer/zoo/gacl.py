@@ -36,9 +36,9 @@ class GACL(
     this one, whatever the batches and the order, so the sums are solved here when a task ends. Entries of ``R`` are
     uniform in ±1/√n_features, as a linear layer of the authors' code starts.
 
-    Departures: 2,000 random features in place of 5,000 (a square matrix of ``width`` is kept). The authors' script
-    presents each batch three times, under new augmentations; here a sample counts once, so that ``gamma=33`` is what
-    their 100 would be without augmentation.
+    Departures: 2,000 random features in place of 5,000 (a square matrix of ``width`` is kept). ``gamma`` is the paper's,
+    whose objective has each sample once. The authors' script learns each batch three times, so that their 100 acts
+    there like 33 here.
 
     References
     ----------
