@@ -175,5 +175,5 @@ def test_inputs_that_are_named_count_as_examples_of_the_token(client, tmp_path, 
     ask(client, rows(KNOWN, 8))
     ids = [one["id"] for one in client.get("/inbox").json()["inputs"]]
     few = bearer(made(capsys, tmp_path / "service", "add", "few", "--role", "teach", "--examples", 5))
-    assert client.post("/inbox", json={"ids": ids, "label": "new"}, headers=few).status_code == 429
+    assert client.post("/inbox", json={"ids": ids, "label": "new"}, headers=few).status_code == 413
     assert client.post("/inbox", json={"ids": ids[:5], "label": "new"}, headers=few).json()["waiting"] == 5
