@@ -143,11 +143,11 @@ def test_a_version_changes_under_load_and_a_replica_stops_without_a_failed_reque
             version = teach(learner, label)
             seconds.append(wait_for(replicas, version))
             expected[version] = learner.http.post("/predict", json={"vectors": ROWS}).text
-            load.during(0.5)
+            wait_until(lambda version=version: any(text == expected[version] for _, text in [*load.answers]))
         learner.http.post("/rollback/3")
         seconds.append(wait_for(replicas, 3))
         replicas[2].process.terminate()
-        replicas[2].process.wait(20)
+        replicas[2].process.wait(60)
         load.during(1)
     failed = [answer for answer in load.answers if answer[0] != 200]
     assert failed == []
