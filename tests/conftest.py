@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -36,6 +38,14 @@ SMALL = {
     **{name: {"width": 32} for name, head in taer.HEADS.items() if head.card.group == "adapter"},
 }
 SMALL["der-adapter"]["balanced_epochs"] = 10
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Return as soon as something holds, and fail if it does not for long."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"it did not happen within {seconds:g} seconds"
+        time.sleep(0.01)
 
 
 def small_head(name: str, **params):

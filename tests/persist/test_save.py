@@ -317,7 +317,7 @@ def test_fuzz_never_crashes_hangs_or_allocates_without_bound(saved):
             altered[place] = rng.integers(256)
         files.append(bytes(altered))
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     for content in files:
         path.write_bytes(content)
         try:
@@ -328,7 +328,7 @@ def test_fuzz_never_crashes_hangs_or_allocates_without_bound(saved):
             assert content == whole
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30
     assert peak < 20 * len(whole) + (4 << 20)
 
 

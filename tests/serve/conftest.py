@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import os
+import random
 import re
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -21,7 +24,7 @@ from starlette.testclient import TestClient
 
 from taer.serve.app import create_app
 from taer.serve.service import Service
-from tests.conftest import blobs
+from tests.conftest import blobs, wait_until
 
 TOKEN = "secret"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
@@ -66,6 +69,28 @@ def client(open_service):
     return open_service()
 
 
+def on_free_port(start: Callable[[int], subprocess.Popen]) -> tuple[subprocess.Popen, int]:
+    """Start a program that is told its port, and wait until it listens; if another one was faster, on another port.
+
+    Ports that the system gives away by itself, to other tests, are higher.
+    """
+    for _ in range(5):
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) == 0:
+                continue
+        process = start(port)
+
+        def listens(process=process, port=port) -> bool:
+            with socket.socket() as trial:
+                return process.poll() is not None or trial.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_until(listens)
+        if process.poll() is None:
+            return process, port
+    raise AssertionError(f"the program ended with {process.returncode}")
+
+
 class Server:
     """A real ``taer serve`` process."""
 
@@ -82,7 +107,10 @@ class Server:
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
+        too_late = threading.Timer(300, self.process.kill)  # which ends the line, too
+        too_late.start()
         line = self.process.stdout.readline()
+        too_late.cancel()
         found = re.search(r"(http://\S+?)/#token=", line)
         assert found, line
         self.url = found[1]
@@ -96,7 +124,7 @@ class Server:
     def close(self) -> None:
         self.http.close()
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
         self.process.stdout.close()
 
 

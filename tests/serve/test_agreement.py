@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
 
+from tests.conftest import wait_until
 from tests.serve.conftest import vectors
 from tests.serve.test_app import add, taught
 from tests.serve.test_edits import listed
@@ -121,23 +121,21 @@ def test_saving_goes_on_after_a_failure(open_service, monkeypatch, caplog):
 
     with monkeypatch.context() as broken:
         broken.setattr(client.service, "save", fails)
-        end = time.monotonic() + 10
-        while len(tries) < 3 and time.monotonic() < end:
-            time.sleep(0.01)
-    assert len(tries) >= 3
+        wait_until(lambda: len(tries) >= 3)
     assert "nobody expected this" in caplog.text
 
 
-def test_counts_of_answers_that_cannot_be_saved_are_kept_and_saved_later(open_service, monkeypatch, tmp_path):
+def test_counts_of_answers_that_cannot_be_saved_are_kept_and_saved_later(
+    open_service, monkeypatch, tmp_path, caplog
+):
     monkeypatch.setattr("taer.serve.app._SAVE_SECONDS", 0.01)
     client = open_service()
     taught(client, 0, 1)
     with locked(client, tmp_path / "service"):
         client.post("/predict", json={"vectors": vectors(0, 3)})
-        time.sleep(0.1)
+        wait_until(lambda: "were not saved" in caplog.text)
         assert client.get("/drift").json()["answered"] == 3
     client.post("/predict", json={"vectors": vectors(0, 2)})
-    time.sleep(0.1)
     with closing(sqlite3.connect(tmp_path / "service" / "taer.db")) as database:
-        assert database.execute("SELECT sum(answered) FROM answers").fetchone() == (5,)
+        wait_until(lambda: database.execute("SELECT sum(answered) FROM answers").fetchone() == (5,))
     assert client.get("/drift").json()["answered"] == 5

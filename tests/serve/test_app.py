@@ -150,6 +150,21 @@ def test_a_known_class_may_return(client):
     assert "1 of 2 old columns moved" in again["changes"]["sentence"]
 
 
+def test_a_version_that_cannot_learn_what_waits_is_not_gone_to(client):
+    taught(client, 0, 1)
+    client.post("/rollback/0")
+    add(client, "class 2", [[1.0, 2.0], [3.0, 1.0]])
+    refused = client.post("/rollback/1")
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == (
+        "2 waiting examples have 2 features and version 1 takes 12; learn or discard them first; nothing was changed"
+    )
+    assert client.get("/health").json()["version"] == 0
+    client.delete("/examples")
+    assert client.post("/rollback/1").status_code == 200
+    assert taught(client, 2)["version"] == 2
+
+
 def test_the_answer_warns_of_classes_with_too_few_samples(open_service):
     X, y = blobs(5, 60)
     client = open_service(first=taer.zoo.GaussFrozen().partial_fit(X[y < 2], y[y < 2]))

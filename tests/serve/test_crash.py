@@ -124,11 +124,16 @@ def wait_for_a_file(folder, seconds=30):
         time.sleep(0.0005)
 
 
-def crash(serve, folder, times):
-    """Kill the server and its learner again and again: at any moment, while a task finishes, and right after it did."""
+def crash(serve, folder, times, most, enough):
+    """Kill the server and its learner again and again: at any moment, while a task finishes, and right after it did.
+
+    Which moment a kill meets depends on the machine, so there are more, up to ``most``, until all were met often enough.
+    """
     told, chance, kills = Told(), random.Random(0), Counter()
     versions = folder / "versions"
-    for number in range(times):
+    for number in range(most):
+        if number >= times and enough(kills):
+            break
         server = serve(folder)
         check(folder, server, told)
         before, stop = set(versions.iterdir()), threading.Event()
@@ -163,33 +168,38 @@ def crash(serve, folder, times):
         kills["committed"] += bool(written & counted - told.versions)
         kills["acknowledged"] += bool(written & told.versions) and killed - told.last < 0.05
         told.asked = told.answered
+        kills["all"] += 1
     check(folder, serve(folder), told, every=True)
     assert not list(versions.glob(".*")), "what a kill left half written was not removed"
     print(
-        f"{times} kills, {kills['task']} of them during a task and {kills['edit']} during an edit: {kills['saved']} "
+        f"{kills['all']} kills, {kills['task']} of them during a task and {kills['edit']} during an edit: {kills['saved']} "
         f"while a version was written, {kills['committed']} when it counted and was not acknowledged yet, "
         f"{kills['acknowledged']} less than 50 ms after it was acknowledged; {len(told.ids)} examples, "
         f"{len(told.versions)} versions, {len(told.edits)} of them edits, were acknowledged, and none was lost"
     )
-    return told, kills
+    assert enough(kills)
+    return told
 
 
 def test_three_crashes(serve, tmp_path):
-    told, kills = crash(serve, tmp_path / "service", 3)
-    assert told.ids
-    assert kills["edit"] >= 1
-    assert kills["saved"] + kills["committed"] + kills["acknowledged"] >= 1
+    def enough(kills):
+        return kills["edit"] and kills["saved"] + kills["committed"] + kills["acknowledged"]
+
+    assert crash(serve, tmp_path / "service", 3, 8, enough).ids
 
 
 @pytest.mark.slow
 def test_many_crashes(serve, tmp_path):
-    """Twenty in ``make test-all``, fifty in ``make test-long``."""
-    told, kills = crash(serve, tmp_path / "service", KILLS)
+    """At least twenty in ``make test-all``, fifty in ``make test-long``."""
+
+    def enough(kills):
+        moments = kills["edit"], kills["saved"] + kills["committed"], kills["acknowledged"]
+        return min(moments) >= 0.16 * KILLS - 1
+
+    told = crash(serve, tmp_path / "service", KILLS, 3 * KILLS, enough)
     assert len(told.ids) > 4 * KILLS
     assert len(told.versions) > 0.6 * KILLS
     assert len(told.edits) > 0.2 * KILLS
-    for moments in (kills["edit"], kills["saved"] + kills["committed"], kills["acknowledged"]):
-        assert moments >= 0.16 * KILLS - 1
 
 
 def test_a_second_server_in_the_same_folder_is_refused(serve, tmp_path):

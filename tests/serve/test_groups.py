@@ -154,7 +154,28 @@ def test_inputs_of_another_width_are_left_out(client):
     assert client.get("/inbox/groups").json()["compared"] == 0
     assert client.get("/inbox/next").json()["inputs"] == []
     refused = client.post("/inbox", json={"ids": ids, "label": "new"})
-    assert (refused.status_code, "and this head takes 2" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "and 2 were expected" in refused.json()["detail"]) == (409, True)
+
+
+def test_inputs_of_two_widths_do_not_wait_together(client):
+    ask(client, rows(KNOWN, 5))
+    client.post("/rollback/0")
+    for label in "ab":
+        client.post("/examples", json={"label": label, "vectors": [[ord(label), n] for n in range(4)]})
+    client.post("/learn").raise_for_status()
+    ask(client, [[-1e9, 1e9]])
+    client.post("/rollback/0")  # where any width is taken
+    inputs = client.get("/inbox").json()["inputs"]
+    long, short = (
+        [one["id"] for one in inputs if (len(client.get(f"/inbox/{one['id']}").json()["vector"]) == 2) == short]
+        for short in (False, True)
+    )
+    assert long
+    assert short
+    refused = client.post("/inbox", json={"ids": [*long, *short], "label": "new"})
+    assert (refused.status_code, "has 2 features, and" in refused.json()["detail"]) == (409, True)
+    assert len(client.get("/inbox").json()["inputs"]) == len(inputs)
+    assert client.post("/inbox", json={"ids": long, "label": "new"}).status_code == 200
 
 
 def test_without_an_inbox_or_with_another_head_it_says_so(open_service):

@@ -323,7 +323,7 @@ def test_a_thread_applies_what_comes(start, monkeypatch):
     Teacher.start(running.teacher)
     with running.service.learner.exclusively():
         running.send(annotated(1, "aaa", "a"), annotated(2, "bbb", "b"))
-    assert done.wait(20)
+    assert done.wait(60)
     running.teacher.stop()
     assert running.service.serving.version == 1
 

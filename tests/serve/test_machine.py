@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,22 +158,15 @@ class Machine(RuleBasedStateMachine):
     @rule(label=labels, other=labels)
     def add_at_once(self, label, other):
         """Two clients at the same moment."""
-        found = {}
-
-        def add(client, label, rows):
-            found[client] = self._ask(client, "POST", "/examples", {"label": label, "vectors": rows})["ids"]
-
-        threads = [
-            threading.Thread(target=add, args=(client, name, self._vectors(name, 3)))
-            for client, name in enumerate((label, other))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        bodies = [{"label": name, "vectors": self._vectors(name, 3)} for name in (label, other)]
+        with ThreadPoolExecutor(2) as pool:
+            asked = [
+                pool.submit(self._ask, client, "POST", "/examples", body) for client, body in enumerate(bodies)
+            ]
+        found = [answer.result()["ids"] for answer in asked]
         assert not set(found[0]) & set(found[1])
-        for client, name in enumerate((label, other)):
-            self.model.waiting |= dict.fromkeys(found[client], name)
+        for ids, name in zip(found, (label, other), strict=True):
+            self.model.waiting |= dict.fromkeys(ids, name)
         self._count("add, two at once")
 
     @precondition(lambda self: self.model.waiting)
@@ -252,19 +246,15 @@ class Machine(RuleBasedStateMachine):
     @rule(label=labels)
     def learn_while_another_adds(self, label):
         """What arrives meanwhile is learned, or waits, but not half of it."""
-        found, rows = {}, self._vectors(label, 3)
-
-        def add():
-            found["ids"] = self._ask(1, "POST", "/examples", {"label": label, "vectors": rows})["ids"]
-
-        thread = threading.Thread(target=add)
-        thread.start()
-        made = self._ask(0, "POST", "/learn")
-        thread.join()
-        self.model.waiting |= dict.fromkeys(found["ids"], label)
+        body = {"label": label, "vectors": self._vectors(label, 3)}
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self._ask, 1, "POST", "/examples", body)
+            made = self._ask(0, "POST", "/learn")
+        ids = set(asked.result()["ids"])
+        self.model.waiting |= dict.fromkeys(ids, label)
         with closing(Store(self.folder)) as store:
             waiting = {example.id for example in store.pending()}
-        assert waiting & set(found["ids"]) in (set(), set(found["ids"]))
+        assert waiting & ids in (set(), ids)
         self._learned(made, {n: name for n, name in self.model.waiting.items() if n not in waiting})
         self._count("learn while another adds")
 
@@ -326,8 +316,15 @@ class Machine(RuleBasedStateMachine):
         self._ask(client, "PATCH", "/examples/999999", {"label": "a"}, 404)
         self._ask(client, "POST", "/purge", {"ids": [999999]}, 404)
         self._ask(client, "PATCH", "/classes/none", {"label": "a"}, 404)
-        if self.model.current or self.model.waiting:  # an empty service takes vectors of any width
-            self._ask(client, "POST", "/examples", {"label": "a", "vectors": [[1.0, 2.0]]}, 422)
+        short = {"label": "a", "vectors": [[1.0, 2.0]]}
+        if self.model.current or self.model.waiting:
+            self._ask(client, "POST", "/examples", short, 422)
+        else:  # an empty service takes vectors of any width, and then of this one
+            self._ask(client, "POST", "/examples", short)
+            self._ask(client, "POST", "/examples", {"label": "a", "vectors": self._vectors("a", 1)}, 422)
+            for version in sorted(self.model.parents)[:1]:
+                self._ask(client, "POST", f"/rollback/{version}", None, 409)
+            self._ask(client, "DELETE", "/examples")
         self._ask(client, "POST", "/rollback/999999", None, 409 if self.model.candidate else 404)
         if self.model.candidate or not self.model.waiting:
             self._ask(client, "POST", "/learn", None, 409)

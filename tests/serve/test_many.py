@@ -30,6 +30,7 @@ from taer.serve.many.queue import Queue
 from taer.serve.many.run import Opener, size_of
 from taer.serve.many.turns import Turns
 from taer.serve.service import Service
+from tests.conftest import wait_until
 from tests.serve.conftest import AUTH, TOKEN, vectors
 from tests.serve.test_tokens import bearer
 from tests.serve.test_tokens import made as token_command
@@ -442,7 +443,7 @@ def test_a_request_at_the_moment_when_a_head_is_loaded_finds_it(many, monkeypatc
 
     monkeypatch.setattr(heads, "_load", and_others)
     usual = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(10)
+    signal.alarm(60)
     try:
 
         async def both():
@@ -608,9 +609,9 @@ def test_a_head_is_deleted_while_it_learns(many, monkeypatch, tmp_path):
     monkeypatch.setattr(process, "ask", slow)
     thread = threading.Thread(target=lambda: answered.append(client.post("/heads/cats/learn")))
     thread.start()
-    assert asked.wait(10)
+    assert asked.wait(60)
     assert client.delete("/heads/cats").status_code == 200
-    thread.join(10)
+    thread.join(60)
     assert answered[0].status_code == 409
     monkeypatch.setattr(process, "ask", ask)
     made(client, "cats")
@@ -630,17 +631,17 @@ def test_a_head_that_is_being_asked_is_not_deleted_under_the_request(many, monke
 
     def waits():
         inside.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return classes()
 
     monkeypatch.setattr(service, "classes", waits)
     thread = threading.Thread(target=lambda: answered.append(client.get("/heads/cats/classes")))
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     refused = client.delete("/heads/cats")
     assert (refused.status_code, "still being asked; nothing was changed" in refused.text) == (409, True)
     go_on.set()
-    thread.join(10)
+    thread.join(60)
     assert answered[0].status_code == 200
     assert best(client, "cats", 1) == "cats 1"
     assert client.delete("/heads/cats").status_code == 200
@@ -738,6 +739,8 @@ def test_learning_is_fair_between_heads():
 
     def slow(task):
         begun.set()
+        if not order:
+            wait_until(lambda: len(queue) == 4)  # all have asked
         order.append(task["folder"])
         time.sleep(0.02)
         return {}
@@ -750,12 +753,12 @@ def test_learning_is_fair_between_heads():
 
     greedy = threading.Thread(target=learn, args=("greedy", 6))
     greedy.start()
-    begun.wait(10)
+    begun.wait(60)
     others = [threading.Thread(target=learn, args=(name, 1)) for name in "abc"]
     for thread in others:
         thread.start()
     for thread in [greedy, *others]:
-        thread.join(10)
+        thread.join(60)
     assert len(order) == 9
     assert {"a", "b", "c"} <= set(order[:6])
     queue.close()
@@ -766,13 +769,13 @@ def test_a_task_that_waits_can_be_canceled():
 
     def slow(_):
         running.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return {}
 
     queue._process.ask = slow
     first = threading.Thread(target=queue.ask, args=(Path("a"), {}))
     first.start()
-    assert running.wait(10)
+    assert running.wait(60)
 
     def wait():
         try:
@@ -785,10 +788,10 @@ def test_a_task_that_waits_can_be_canceled():
     while len(queue) < 2:
         time.sleep(0.001)
     queue.cancel(Path("b"))
-    second.join(10)
+    second.join(60)
     assert ended == ["b"]
     go_on.set()
-    first.join(10)
+    first.join(60)
     assert len(queue) == 0
 
 

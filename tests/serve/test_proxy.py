@@ -8,7 +8,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from pathlib import Path
 
 import httpx2 as httpx
@@ -17,7 +16,8 @@ import pytest
 
 from taer.client import Client, ServiceError
 from taer.serve import tokens
-from tests.serve.conftest import AUTH, TOKEN, vectors
+from tests.conftest import wait_until
+from tests.serve.conftest import AUTH, TOKEN, on_free_port, vectors
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "proxy.md"
@@ -28,12 +28,6 @@ HTTP = httpx.Client
 def configuration(language: str) -> str:
     (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.S)
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def nginx(folder: Path, port: int, service: str) -> list[str]:
@@ -80,10 +74,14 @@ def proxy(request, options, serve, tmp_path, monkeypatch):
         pytest.skip(
             f"needs {request.param.__name__} and openssl (Debian: apt-get install {request.param.__name__})"
         )
-    server, port = serve(tmp_path / "service", "--public-name", NAME, *options), free_port()
-    command = request.param(tmp_path, port, server.url)
+    server = serve(tmp_path / "service", "--public-name", NAME, *options)
     home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    process = subprocess.Popen(command, env={**os.environ, **home}, stderr=subprocess.PIPE, text=True)
+
+    def start(port: int) -> subprocess.Popen:
+        command = request.param(tmp_path, port, server.url)
+        return subprocess.Popen(command, env={**os.environ, **home}, stderr=subprocess.PIPE, text=True)
+
+    process, port = on_free_port(start)
     monkeypatch.setenv("NO_PROXY", f"{os.environ['NO_PROXY']},{NAME}")
     find = socket.getaddrinfo
     monkeypatch.setattr(
@@ -104,12 +102,13 @@ def trusting(**options) -> httpx.Client:
 
 
 def wait_for(http):
-    for _ in range(100):
+    def answers():
         try:
-            assert http.get("/health").json()["status"] == "ok"
-            return
+            return http.get("/health").json()["status"] == "ok"
         except (httpx.TransportError, ValueError):
-            time.sleep(0.2)
+            return False
+
+    wait_until(answers)
 
 
 def test_the_configurations_of_the_page_work(proxy, monkeypatch):

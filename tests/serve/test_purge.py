@@ -97,6 +97,32 @@ def test_a_purge_that_would_lose_examples_of_another_width_is_refused_with_their
     assert (purged["versions"], purged["current"]) == ([1], 2)
 
 
+def test_a_purge_that_would_leave_examples_of_two_widths_is_refused(client):
+    taught(client, 0, 1)
+    client.post("/rollback/0")
+    short = add(client, "short", [row[:3] for row in vectors(1, 2)])["ids"]
+    client.service.store.go_to(1)  # as an earlier release did
+    refused = client.post("/purge", json={"ids": [1]})
+    assert refused.status_code == 409
+    assert "15 examples would be lost" in refused.json()["detail"]
+    assert refused.json()["detail"].endswith("or discard what waits; nothing was deleted")
+    assert len(listed(client)) == 18
+    assert client.post("/purge", json={"ids": [1, *short]}).json()["waiting"] == 15
+    assert client.post("/learn").status_code == 200
+
+
+def test_what_is_left_may_have_another_width_than_the_current_version_if_that_goes(client):
+    long = add(client, "long", vectors(0, 4))["ids"]
+    client.post("/learn")
+    client.post("/rollback/0")
+    (asked, *others) = add(client, "short", [row[:3] for row in vectors(1)])["ids"]
+    client.post("/learn")
+    client.post("/rollback/1")
+    purged = client.post("/purge", json={"ids": [*long, asked]}).json()
+    assert (purged["versions"], purged["current"], purged["waiting"]) == ([1, 2], 0, len(others))
+    assert client.post("/learn").json()["new_classes"] == ["short"]
+
+
 def test_examples_that_no_version_learned_from_cost_no_version(client):
     taught(client, 0, 1)
     (waits,) = add(client, "class 2", vectors(2, 1))["ids"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from taer.serve.replica import Replica
 from taer.serve.service import Service
 from taer.serve.store import Store
 from taer.serve.tasks import TASKS
+from tests.conftest import wait_until
 from tests.serve.backbones import Letters
 from tests.serve.conftest import AUTH, TOKEN, vectors
 from tests.serve.test_app import taught
@@ -358,10 +358,7 @@ def test_over_http_a_replica_answers_and_refuses_to_learn(client, follow, monkey
             refused = http.request(method, path.replace("{number}", "1").replace("{version}", "1"))
             assert (refused.status_code, refused.json()) == (403, {"detail": replicas.REFUSAL}), path
         taught(client, 2)
-        for _ in range(100):
-            if http.get("/health").json()["version"] == 2:
-                break
-            time.sleep(0.05)
+        wait_until(lambda: http.get("/health").json()["version"] == 2)
         assert http.post("/predict", json=rows).json()["version"] == 2
         assert http.get("/replica").json()["problem"] is None
         assert "taer_source_seconds" in http.get("/metrics").text

@@ -15,8 +15,8 @@ import httpx2 as httpx
 import numpy as np
 import pytest
 
-from tests.serve.conftest import vectors
-from tests.serve.test_proxy import free_port
+from tests.conftest import wait_until
+from tests.serve.conftest import on_free_port, vectors
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "replicas.md"
@@ -46,27 +46,25 @@ def front(tmp_path):
     processes = []
 
     def start(*urls: str) -> str:
-        folder, port = tmp_path / f"nginx{len(urls)}", free_port()
+        folder = tmp_path / f"nginx{len(urls)}"
         folder.mkdir()
         (found,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.S)
         servers = "".join(f"    server {url.removeprefix('http://')};\n" for url in urls)
         found = re.sub(r"(    server 127.*?;\n)+", servers, found, count=1)
-        found = found.replace("listen 127.0.0.1:8080", f"listen 127.0.0.1:{port}")
         kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         paths = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
-        (folder / "nginx.conf").write_text(
-            f"daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n"
-            f"events {{}}\nhttp {{\naccess_log off;\n{paths}{found}}}\n"
-        )
-        processes.append(subprocess.Popen(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]))
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(100):
-            try:
-                httpx.get(f"{url}/health")
-                break
-            except httpx.TransportError:
-                time.sleep(0.1)
-        return url
+
+        def nginx(port: int) -> subprocess.Popen:
+            server = found.replace("listen 127.0.0.1:8080", f"listen 127.0.0.1:{port}")
+            (folder / "nginx.conf").write_text(
+                f"daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n"
+                f"events {{}}\nhttp {{\naccess_log off;\n{paths}{server}}}\n"
+            )
+            return subprocess.Popen(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")])
+
+        process, port = on_free_port(nginx)
+        processes.append(process)
+        return f"http://127.0.0.1:{port}"
 
     yield start
     for process in processes:
@@ -118,9 +116,7 @@ def teach(server, label: int) -> int:
 
 def wait_for(servers, version: int) -> float:
     start = time.perf_counter()
-    while any(server.http.get("/health").json()["version"] != version for server in servers):
-        assert time.perf_counter() - start < 20
-        time.sleep(0.05)
+    wait_until(lambda: all(server.http.get("/health").json()["version"] == version for server in servers))
     return time.perf_counter() - start
 
 
@@ -147,16 +143,15 @@ def test_a_version_changes_under_load_and_a_replica_stops_without_a_failed_reque
             version = teach(learner, label)
             seconds.append(wait_for(replicas, version))
             expected[version] = learner.http.post("/predict", json={"vectors": ROWS}).text
-            load.during(0.5)
+            wait_until(lambda version=version: any(text == expected[version] for _, text in [*load.answers]))
         learner.http.post("/rollback/3")
         seconds.append(wait_for(replicas, 3))
         replicas[2].process.terminate()
-        replicas[2].process.wait(20)
+        replicas[2].process.wait(60)
         load.during(1)
     failed = [answer for answer in load.answers if answer[0] != 200]
     assert failed == []
     assert {text for _, text in load.answers} == set(expected.values())  # bit for bit those of one version
-    assert max(seconds) < 10
     with capsys.disabled():
         for asked, rows in (("few", 3), ("many", 900)):
             print(f"\n{rows} vectors: one {rates[asked, one]:.0f}/s, three {rates[asked, three]:.0f}/s", end="")

@@ -31,9 +31,11 @@ def purge(store: Store, ids: Sequence[int], backbone: str | None = None, width: 
     heir = _heir(store, current, gone)
     again = [example for example in store.taught(current) if example.version in gone and example.id not in ids]
     undone = _undone(store, current, gone, set(ids))
-    _check_eyes(store, undone, backbone or store.backbone(current), width)
+    back = [*((current, example) for example in again), *undone]
+    left = [example for example in store.pending() if example.id not in ids]
+    _check_eyes(store, back, left, backbone or store.backbone(current), width if heir else None)
     with store.transaction() as db:
-        for example in [*again, *(example for _, example in undone)]:
+        for _, example in back:
             db.execute(
                 "UPDATE examples SET label = ?, x = ?, version = NULL, held_back = 0 WHERE id = ?",
                 (example.label, example.x.tobytes(), example.id),
@@ -83,19 +85,22 @@ def _undone(store: Store, current: int, gone: set[int], ids: set[int]) -> list[t
     return [found[number] for number in sorted(found)]
 
 
-def _check_eyes(store: Store, undone: list[tuple[int, Example]], backbone: str | None, width: int | None) -> None:
-    """Raise Conflict if examples could not be learned beside the others."""
-    width = width or next((len(example.x) for _, example in undone), None)
+def _check_eyes(
+    store: Store, back: list[tuple[int, Example]], left: list[Example], backbone: str | None, width: int | None
+) -> None:
+    """Raise Conflict if examples that would come back could not be learned beside those that are left waiting."""
+    widths = [len(example.x) for example in (*left, *(example for _, example in back))]
+    width = widths[0] if left else width or next(iter(widths), None)
     strange = [
         example.id
-        for version, example in undone
+        for version, example in back
         if len(example.x) != width or (backbone and (store.backbone(version) or backbone) != backbone)
     ]
     if strange:
         raise Conflict(
             f"{_count(strange)} would be lost, which only the versions to delete had, and which cannot wait again "
             f"because their features are of another kind: {_listed(strange)}. Add them to the ids to delete them as "
-            "well; nothing was deleted"
+            f"well{', or discard what waits' if left else ''}; nothing was deleted"
         )
 
 

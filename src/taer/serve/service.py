@@ -288,8 +288,9 @@ class Service:
             for number in numbers:
                 if number not in widths:
                     raise Missing(f"there is no input {number} in the inbox")
-                if taken is not None and widths[number] != taken:
-                    raise Conflict(f"input {number} has {widths[number]} features, and this head takes {taken}")
+                taken = taken or widths[number]  # an empty service takes any width, and the same of all
+                if widths[number] != taken:
+                    raise Conflict(f"input {number} has {widths[number]} features, and {taken} were expected")
             if self.n_pending + len(numbers) > MAX_PENDING:
                 raise Conflict(f"{self.n_pending} examples wait to be learned, and {MAX_PENDING} may; learn first")
             made = self.store.take_from_inbox(numbers, name)
@@ -448,7 +449,18 @@ class Service:
                 ) from None
             versions = self.store.versions()
             with self._memory:
+                self._check_width(serving)
                 self.store.go_to(version)
                 self._serving = serving
                 self._publish()
         return versions
+
+    def _check_width(self, serving: Serving) -> None:
+        """Raise Conflict if the waiting examples could not be learned by the head of a version."""
+        waits, taken = self.store.width(), serving.head and serving.head.n_features_in_
+        if waits and taken and waits != taken:
+            some = "1 waiting example has" if self.n_pending == 1 else f"{self.n_pending} waiting examples have"
+            raise Conflict(
+                f"{some} {waits} features and version {serving.version} takes {taken}; learn or discard them first; "
+                "nothing was changed"
+            )
