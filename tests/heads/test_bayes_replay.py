@@ -118,6 +118,27 @@ def test_what_is_unlearned_leaves_the_memory_and_the_scores_of_its_class_alone(h
     assert_constants_are_those_of_the_scores(head)
 
 
+def test_a_sample_is_unlearned_whose_features_differ_by_rounding(heads, curved):
+    """As those do that another processor, a GPU or another batch of the backbone computes."""
+    X, y = (part[::7] for part in curved[0])
+    noise = 1 + 1e-6 * np.random.default_rng(0).normal(size=X.shape)
+    exact, near = (copy.deepcopy(heads[1]).unlearn(rows, y) for rows in (X, X * noise))
+    assert (near.kept_.counts(14) == near.densities_.counts).all()
+    assert np.array_equal(exact.kept_.rows, near.kept_.rows)
+
+
+def test_a_sample_that_was_not_learned_is_not_unlearned(heads, curved):
+    (X, y), (unseen, labels) = curved
+    head, limited = copy.deepcopy(heads[1]), taer.BayesReplay(memory_per_class=20).fit(*some(curved[0], range(10)))
+    before = head.scores(unseen)
+    for rows, asked in ((unseen[:1], labels[:1]), (X[:1], [3]), (X[[0, 0]], y[[0, 0]])):
+        with pytest.raises(ValueError, match=r"1 of the samples .* were not learned with these labels"):
+            head.unlearn(rows, asked)
+        assert len(head.kept_) == len(y)
+        assert np.array_equal(head.scores(unseen), before)
+    assert limited.unlearn(X[:30], y[:30]).densities_.counts[0] == 30  # not all of these are kept
+
+
 def test_a_class_that_is_forgotten_leaves_the_constants_of_the_others(heads, curved):
     head = copy.deepcopy(heads[1])
     before = head.scores(curved[1][0], [2, 13])
@@ -262,6 +283,9 @@ def test_a_first_task_too_small_to_choose_on_is_that_of_bayes(classes):
     """Five classes, or nine classes with fewer samples than features."""
     X, y = blobs(classes, 12, width=200 if classes == 9 else 8)
     one, other = (kind().fit(X, y) for kind in (taer.Bayes, taer.BayesReplay))
+    assert np.array_equal(one.scores(X), other.scores(X))
+    _, of_each = np.unique(y, return_index=True)
+    one, other = (each.unlearn(X[of_each], y[of_each]) for each in (one, other))
     assert np.array_equal(one.scores(X), other.scores(X))
 
 

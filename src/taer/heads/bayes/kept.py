@@ -79,6 +79,21 @@ class KeptSamples:
                 left.append(at)
         return self.taken(np.array(left, np.int64))
 
+    def nearest(self, space: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The place of the sample of the same class that is nearest to each row, each once; -1 if none is near.
+
+        Near is within one step of the int8 along every feature: features of one sample differ that much between machines.
+        """
+        found = np.full(len(y), -1)
+        for label in np.unique(y):
+            own = np.flatnonzero(self.y == label)
+            for at in np.flatnonzero(y == label):
+                steps = np.abs(self.rows[own] - space[at] / self.scales[own, None]).max(axis=1, initial=0)
+                if len(own) and steps.min() <= 1:
+                    found[at] = own[steps.argmin()]
+                    own = np.delete(own, steps.argmin())
+        return found
+
     def _keys(self) -> list[tuple[int, bytes, bytes]]:
         parts = zip(self.y.tolist(), self.rows, self.scales, strict=True)
         return [(label, row.tobytes(), scale.tobytes()) for label, row, scale in parts]

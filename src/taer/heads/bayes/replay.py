@@ -283,14 +283,28 @@ class BayesReplay(
 
     def _sums_of(self, task: Task) -> Summaries:
         """The sums of samples that are taken back; they leave the memory, too."""
-        taken = KeptSamples.of(self.prior_(self.embedding_(task.X[:])).rows, task.y, *np.zeros((2, len(task.y))))
-        self.kept_ = self.kept_.minus(taken)
-        return super()._sums_of(task)
+        found = super()._sums_of(task)
+        parts = row_chunks(np.arange(len(task.y)), task.X.shape[1])
+        space = np.concatenate([self.prior_(self.embedding_(task.X[part])).rows for part in parts])
+        places = self.kept_.nearest(space, task.y)
+        asked = np.bincount(task.y, minlength=len(self.densities_))
+        unknown = task.y[(places < 0) & (asked <= self.densities_.counts)[task.y]]
+        if self.memory_per_class is None and len(unknown):
+            raise ValueError(
+                f"{len(unknown)} of the samples to be taken back were not learned with these labels, one of them of "
+                f"{self.learning_order_[unknown[0]].label!r}: all learned samples are kept, and none of its class is like "
+                "it; give the features and the labels that were learned"
+            )
+        self.kept_ = self.kept_.taken(np.setdiff1d(np.arange(len(self.kept_)), places))
+        return found
 
     def _set_sums(self, sums: Summaries, changed: np.ndarray) -> None:
-        self._separate(changed[changed < len(self.corrections_)])
+        known = changed[changed < len(self.corrections_)]
+        corrected = known[self.corrections_.has[known]]  # fewer samples give no class a correction that had none
+        self._separate(known)
         super()._set_sums(sums, changed)
-        self._correct(changed, KeptSamples.none(self.n_features_in_))
+        self.corrections_ = self.corrections_.cleared(changed, len(self.classes_))
+        self._correct(corrected, KeptSamples.none(self.n_features_in_))
 
     def _fixed(self) -> dict[str, Any]:
         state = self.corrections_
