@@ -127,3 +127,27 @@ def test_rows_of_any_size_have_unit_length(dtype, scales):
     for scale in scales:
         np.testing.assert_allclose(unit_rows(rows * dtype(scale)), unit_rows(rows), rtol=1e-5)
     np.testing.assert_array_equal(unit_rows(np.zeros((2, 8), dtype)), 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows, noise: np.ones_like(rows),
+        lambda rows, noise: 1 + 1e-8 * noise,
+        lambda rows, noise: rows + 1e8,
+        lambda rows, noise: rows + 1e10,
+        *(lambda rows, noise, scale=scale: rows * scale for scale in (1e-140, 1e-60, 1e60, 1e140)),
+    ],
+    ids=["equal", "nearly equal", "far off", "farther off", "1e-140", "1e-60", "1e60", "1e140"],
+)
+@pytest.mark.parametrize("normalize", ["auto", "none"])
+@pytest.mark.parametrize("name", ["bayes", "bayes-replay"])
+def test_what_many_classes_of_any_rows_are_learned_from_can_be_saved(name, normalize, change, tmp_path):
+    """Eight classes or more have a trial, whose units must be finite, or learning is refused."""
+    rows, y = blobs(10, 12, width=8)
+    rows = change(rows, np.random.default_rng(0).normal(size=rows.shape))
+    head = answer_of(lambda: small_head(name, normalize=normalize).partial_fit(rows, y))
+    if head is not None:
+        head.save(tmp_path / "head.safetensors")
+        assert np.abs(head.novelty(rows)).max() < 1e6
+        assert np.isfinite(head.novelty_threshold())

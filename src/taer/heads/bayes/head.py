@@ -370,8 +370,9 @@ class Bayes(
             raise ValueError("densities_: expected a weight for each direction of class means in prior_")
 
     def _check_learned(self, classes: np.ndarray) -> None:
-        state = self.densities_
-        if not all(np.isfinite(part).all() for label in classes.tolist() for part in state.of_class(label)):
+        state, novelties = self.densities_, self.novelties_
+        parts = [part for label in classes.tolist() for part in state.of_class(label)]
+        if not all(np.isfinite(part).all() for part in (*parts, self.prior_.far, *novelties.to_arrays().values())):
             raise ValueError(
                 "Bayes cannot learn features of this size: a class would not be finite; scale the features to about 1"
             )

@@ -42,6 +42,8 @@ from taer.heads.bayes.spectra import coordinates
 from taer.heads.bayes.state import Prior
 from taer.heads.closed_form.selection import evenly
 
+_ROUNDING = 1e-6  # of the distances of equal samples, in float32
+
 
 class Episode(NamedTuple):
     """Classes of the first task, some of them treated as new, and held-out samples of all."""
@@ -110,9 +112,11 @@ def _measured(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, few: list[int]) -
     shots = [*few, int(counts.max())]  # the last is all that a class can show
     classes = evenly(np.arange(len(counts)), TRIAL_CLASSES)
     picks = np.isin(y, classes)
-    inside = coordinates(np.concatenate([rows[picks], pseudo.rows]))
-    rows, pseudo = inside[: picks.sum()], pseudo._replace(rows=inside[picks.sum() :])
-    episodes = _episodes(rows, np.searchsorted(classes, y[picks]), shots, width, pseudo)
+    rows, y = rows[picks] - rows[picks].mean(axis=0), y[picks]  # centered, and of size 1: for single precision
+    unit = 0.5 ** int(np.frexp(np.abs(rows).max())[1])
+    inside = coordinates(np.concatenate([rows, pseudo.rows]) * unit)
+    rows, pseudo = inside[: len(y)], Pseudo(pseudo.samples, pseudo.variance * unit**2, inside[len(y) :])
+    episodes = _episodes(rows, np.searchsorted(classes, y), shots, width, pseudo)
 
     def fit(shrinkage: float, strength: float) -> Fit:
         tried = episodes[shrinkage]
@@ -149,8 +153,9 @@ def _far(episodes: list[Episode], strength: float, best: np.ndarray) -> np.ndarr
         blanks.append(log_densities(space, view, strength * spread.width, spread)[:, 0])
     known = np.concatenate([~each.new[each.target] for each in episodes])
     found, novelties = np.concatenate(distances), (np.concatenate(blanks) - best)[known]
-    unit = novelties.std() / max(float(found.std()), 1e-300)
-    return np.array([found.mean() + FAR * found.std(), unit], np.float64)
+    mean, deviation = float(found.mean()), float(found.std())
+    told_apart = deviation > _ROUNDING * mean  # otherwise no sample is nearer than another
+    return np.array([mean + FAR * deviation, novelties.std() / deviation if told_apart else 0.0], np.float64)
 
 
 def _episodes(
