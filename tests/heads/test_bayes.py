@@ -186,6 +186,23 @@ def test_a_threshold_after_a_tiny_first_task_rejects_about_what_was_asked():
     assert np.mean(rejected) < 0.25  # 0.35 under the prior that has seen them
 
 
+def test_thresholds_and_sets_after_a_first_task_of_some_hundred_samples_are_about_what_was_asked():
+    """On random halves. Samples look less novel to a prior that has seen them, and more to one of fewer samples."""
+    data, found = taer.load_features(), []
+    X, y = (np.concatenate([getattr(data, f"{part}_{kind}") for part in ("train", "test")]) for kind in "xy")
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        members = [rng.permutation(np.flatnonzero(y == label))[:56] for label in rng.permutation(100)[:20]]
+        learned, asked = (np.concatenate([each[half] for each in members]) for half in (slice(28), slice(28, None)))
+        head, inside = taer.Bayes().partial_fit(X[learned], y[learned]), []
+        for coverage in (0.8, 0.9):
+            sets = head.predict_set(X[asked], coverage)
+            inside.append(np.mean([label in each for label, each in zip(y[asked], sets, strict=True)]))
+        limits = [head.novelty_threshold(false_alarms=share) for share in (0.05, 0.2)]
+        found.append([*(np.mean(head.novelty(X[asked]) > limit) for limit in limits), *inside])
+    np.testing.assert_allclose(np.mean(found, axis=0), [0.05, 0.2, 0.8, 0.9], atol=0.02)
+
+
 def test_its_own_threshold_knows_that_classes_are_confused():
     """A third of these drawings look most like another known class; that must not make them novel."""
     data = taer.load_features()

@@ -213,9 +213,9 @@ class Bayes(
             if learned[label].n > 1:
                 held_out[label] = self._held_out(label, space.at(slice(TRIED)), before, ASKED)
         self._describe(learned)
-        if not (task.number == 1 and len(self.novelties_.tried)):  # those of a small first task came with its prior
-            found = novelties_of(held_out, self.prior_, self.densities_)
-            self.novelties_ = self.novelties_.replaced(len(self.densities_), found)
+        earlier = Novelties.none() if task.number == 1 else self.novelties_
+        found = earlier.replaced(len(self.densities_), novelties_of(held_out, self.prior_, self.densities_))
+        self.novelties_ = found.averaged(self.novelties_) if task.number == 1 else found  # those of _begin
         return held_out
 
     @property

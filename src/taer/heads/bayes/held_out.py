@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from taer.heads.bayes.constants import AT_ONCE, COMPARED, FIRST_FOLDS, HELD_OUT, NEAREST
+from taer.heads.bayes.constants import AT_ONCE, COMPARED, FIRST_ASKED, FIRST_FOLDS, HELD_OUT, NEAREST
 from taer.heads.bayes.density import (
     Classes,
     Space,
@@ -115,9 +115,10 @@ def _best_of(space: Space, own: np.ndarray, labels: np.ndarray, densities: Densi
 
 
 def first_novelties(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, choice: Chosen, rank: int) -> Novelties:
-    """Those of the samples of a small first task, each under a prior and classes that have not seen it.
+    """Those of some samples of a small first task, each under a prior and classes that have not seen it.
 
-    The prior follows the few samples from which it comes: to it, they look less novel than any others.
+    The prior follows the few samples from which it comes: to it, they look less novel than any others. To a prior of fewer
+    samples, others look more novel than they will, so both kinds are taken in equal parts.
     """
     n_classes = int(y.max()) + 1
     at = np.empty(len(y), np.int64)  # the place of each sample in its class
@@ -125,6 +126,8 @@ def first_novelties(rows: np.ndarray, y: np.ndarray, pseudo: Pseudo, choice: Cho
         at[y == label] = np.arange((y == label).sum())
     folds = np.where(np.bincount(y)[y] > 1, at % FIRST_FOLDS, -1)
     misfits, novelty = np.zeros(len(y)), np.zeros(len(y))
+    n_folds = min(FIRST_FOLDS, -(-FIRST_ASKED * FIRST_FOLDS // len(y)))  # so many as have so many samples
+    folds[folds >= n_folds] = -1
     for fold in range(folds.max() + 1):
         left, asked = folds != fold, np.flatnonzero(folds == fold)
         prior = fitted_prior(rows[left], y[left], pseudo, choice)

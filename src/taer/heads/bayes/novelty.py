@@ -40,6 +40,14 @@ class Novelties:
             tried[label] += n
         return replace(self, misfits=misfits, novelties=novelties, tried=tried)
 
+    def averaged(self, other: Self) -> Self:
+        """Of both in equal parts; classes that the other has not tried keep theirs."""
+        misfits, novelties = self.misfits.copy(), self.novelties.copy()
+        for label in np.flatnonzero(other.tried):
+            misfits[label] = mixed(misfits[label], 1, other.misfits[label], 1)
+            novelties[label] = mixed(novelties[label], 1, other.novelties[label], 1)
+        return replace(self, misfits=misfits, novelties=novelties)
+
     def filled(self, label: int, other: Novelties, their_label: int) -> Self:
         """With the numbers of a class of another head, if this one has none for it."""
         if self.tried[label]:

@@ -49,15 +49,16 @@ class BayesReplay(
 
         a · bayes_c(z)  +  l · blank(z)  +  T · (w_c · z + b_c)
 
-    As in ``taer``, a task learns ``w`` and ``b`` of its own classes alone, by cross-entropy on its samples and all kept
-    ones. Old scores enter as one constant per sample, their log Σ exp, and never change. Every class has the same total
-    weight, so old classes together weigh λ = old / all. The score of a kept sample for its own class is that of a
-    class which has not seen it.
+    As in ``taer``, a task learns ``w`` and ``b`` of its own classes alone, by cross-entropy on its samples, at most 500 of
+    each class, and on up to 64 kept ones of every other class. Old scores enter as one constant per sample, their log
+    Σ exp, and never change. Every class has the same total weight, so old classes together weigh λ = old / all. The
+    score of a kept sample for its own class is that of a class which has not seen it.
 
     The first task chooses ``a`` and the penalty of ``w`` on held-out samples. Its classes are then shifted together
     (``l``, and a part of ``w`` and ``b`` that they have in common), so that classes of few examples, whose scores are
     those of ``bayes``, compare with them as in ``bayes``. If it has fewer than eight classes or fewer samples than
-    features, it is learned as by ``bayes``. Novelty and ``predict_set`` without ``calibrate`` are those of ``bayes``.
+    features, it is learned as by ``bayes``; such a class has a correction once it is taught again. Novelty and
+    ``predict_set`` without ``calibrate`` are those of ``bayes``.
 
     ``unlearn``, ``merge`` and samples of a known class learn the corrections of the classes concerned again.
 
