@@ -79,7 +79,7 @@ def test_what_is_added_waits_in_order_of_arrival(store):
     assert_rows(waiting, [*wide, ROWS[0], ROWS[1]])
     assert all(NOW.fullmatch(one.added) for one in waiting)
     assert list(store.count_pending().items()) == [("b", 4), ("a", 1)]
-    assert store.width() == 2
+    assert (store.width(), type(store.width())) == (2, int)
 
 
 def test_all_examples_are_added_or_none(store):
