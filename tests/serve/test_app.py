@@ -147,7 +147,7 @@ def test_a_known_class_may_return(client):
     again = taught(client, 1)
     assert again["new_classes"] == []
     assert again["changes"]["moved"] == ["class 1"]
-    assert "1 of 2 old columns moved" in again["changes"]["sentence"]
+    assert "the scores of 1 of the 2 classes it knew changed" in again["changes"]["sentence"]
 
 
 def test_a_version_that_cannot_learn_what_waits_is_not_gone_to(client):
