@@ -147,7 +147,7 @@ def test_a_known_class_may_return(client):
     again = taught(client, 1)
     assert again["new_classes"] == []
     assert again["changes"]["moved"] == ["class 1"]
-    assert "1 of 2 old columns moved" in again["changes"]["sentence"]
+    assert "the scores of 1 of the 2 classes it knew changed" in again["changes"]["sentence"]
 
 
 def test_a_version_that_cannot_learn_what_waits_is_not_gone_to(client):
@@ -484,6 +484,14 @@ def test_answers_are_of_the_types_that_are_described(client):
     assert all(one["description"] for methods in described["paths"].values() for one in methods.values())
     assert "security" not in described["paths"]["/predict"]["post"]
     assert described["paths"]["/purge"]["post"]["security"] == [{"token": ["admin"]}]
+
+
+def test_methods_that_somebody_makes_up_are_counted_as_one(client):
+    for number in range(50):
+        assert client.request(f"X{number}", "/predict").status_code == 405
+    text = client.get("/metrics").text
+    assert "X1" not in text
+    assert 'taer_requests_total{method="",path="/predict",status="405"} 50.0' in text
 
 
 def test_metrics_and_headers(client):
