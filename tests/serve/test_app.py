@@ -486,6 +486,14 @@ def test_answers_are_of_the_types_that_are_described(client):
     assert described["paths"]["/purge"]["post"]["security"] == [{"token": ["admin"]}]
 
 
+def test_methods_that_somebody_makes_up_are_counted_as_one(client):
+    for number in range(50):
+        assert client.request(f"X{number}", "/predict").status_code == 405
+    text = client.get("/metrics").text
+    assert "X1" not in text
+    assert 'taer_requests_total{method="",path="/predict",status="405"} 50.0' in text
+
+
 def test_metrics_and_headers(client):
     taught(client, 0, 1)
     labels_of(client, vectors(0, 3))

@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from taer.serve.app import create_app
 from taer.serve.inputs import BadInput
+from taer.serve.label_studio import backend
 from taer.serve.label_studio import teacher as teaching
 from taer.serve.label_studio import tool as tools
 from taer.serve.label_studio.backend import Backend
@@ -341,6 +342,7 @@ CONFIGS = {
     "list": (PICTURES.replace('value="$image"', 'valueList="$image"'), "one field of a task as it is"),
     "not XML": ("<View", "is not XML"),
     "entities": ('<!DOCTYPE v [<!ENTITY a "b">]>' + CONFIG, "declares entities"),
+    "hidden entities": ('<?a <!-- ?><!DOCTYPE v [<!ENTITY a "b">]><?a --> ?>' + CONFIG, "declares entities"),
     "the other kind": (PICTURES, "the project shows images, and this service has the backbone letters"),
 }
 
@@ -351,6 +353,52 @@ def test_interfaces_that_cannot_be_learned(start, caplog, config, told):
     assert refused.status_code == 422
     assert told in refused.json()["detail"]
     assert told in caplog.text
+
+
+ODD = {
+    "large number": {"id": 2**63},
+    "large task": {"task": 10**30},
+    "no time zone": {"updated_at": "0001-01-01T00:00:00"},
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_messages_that_cannot_be_stored_are_refused(start, odd):
+    answer = start().http.post("/label-studio/webhook", json=annotated(1, "aaa", "a", **odd))
+    assert answer.status_code == 422, answer.text
+
+
+@pytest.mark.parametrize("value", ["a", ["a"], {"choices": 5}, {"choices": "a"}, {"choices": [["a"]]}])
+def test_an_annotation_without_a_choice_in_its_place_is_told_and_left(start, caplog, value):
+    result = [{"from_name": "topic", "to_name": "text", "type": "choices", "value": value}]
+    running = start()
+    assert running.settle(annotated(1, "aaa", "a", result=result), annotated(2, "bbb", "b"))
+    assert running.examples == [("bbb", "b")]
+    assert "annotation 1 is not learned: the annotation does not have its choice" in caplog.text
+
+
+def test_what_fails_for_one_annotation_keeps_no_other_from_being_learned(start, caplog, monkeypatch):
+    running = start()
+    features = running.teacher.features
+
+    def fails(kind, items):
+        if items == ["aaa"]:
+            raise RuntimeError("nobody expected this")
+        return features(kind, items)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(running.teacher, "features", fails)
+        assert not running.settle(annotated(1, "aaa", "a"), annotated(2, "bbb", "b"))
+    assert running.examples == [("bbb", "b")]
+    assert "nobody expected this" in caplog.text
+    assert running.settle()
+    assert running.examples == [("bbb", "b"), ("aaa", "a")]
+
+
+def test_no_more_tasks_are_predicted_than_label_studio_waits_for(start):
+    body = {"tasks": [task(1, "aaa")] * (backend._MAX_TASKS + 1), "label_config": CONFIG}
+    refused = start().http.post("/label-studio/predict", json=body)
+    assert (refused.status_code, refused.json()["detail"]) == (422, "tasks: at most 20000 are taken at once")
 
 
 def test_an_alias_is_the_label():
@@ -426,18 +474,27 @@ def files():
 
 def test_images_are_predicted_and_learned(start, files):
     running = start(Pixels(), Tool(files.url, "key"), every=4)
-    names = {1: "left-1", 2: "left-2", 3: "top-1", 4: "top-2"}
+    names = {1: "left-1", 2: "left-2", 3: "top-1", 4: "top Käse 2"}
     for number, name in names.items():
         event = annotated(number, f"/data/upload/1/{name}.png", "a" if "left" in name else "b", field="image")
         running.send(event | {"project": project(config=PICTURES)})
     assert running.settle()
     assert running.service.serving.version == 1
     inside = "data:image/png;base64," + base64.b64encode(picture("left")).decode()
-    asked = [f"{files.url}/data/upload/1/left-9.png", "/data/local-files/?d=top-9.png", inside, "/data/none.png"]
+    asked = [
+        f"{files.url}/data/upload/1/left-9.png",
+        "/data/local-files/?d=top 9/日本.png",
+        inside,
+        "/data/none.png",
+    ]
     *found, nothing = running.predict(*(task(n, at, "image") for n, at in enumerate(asked)), config=PICTURES)
     assert [one[0]["result"][0]["value"]["choices"] for one in found] == [["a"], ["b"], ["a"]]
     assert nothing == []
     assert {auth for _, auth in files.asked} == {"Token key"}
+    assert {
+        "/data/upload/1/top%20K%C3%A4se%202.png",
+        "/data/local-files/?d=top%209/%E6%97%A5%E6%9C%AC.png",
+    } <= {path for path, _ in files.asked}
     source = running.service.example(1).source
     assert Image.open(io.BytesIO(source)).format == "JPEG"
 
@@ -491,6 +548,13 @@ def test_a_personal_token_is_exchanged_and_renewed(files):
     exchange = ("/api/token/refresh/", '{"refresh": "one.two.three"}')
     secret = "/data/secret"
     assert files.asked == [exchange, (secret, "Bearer first"), exchange, (secret, "Bearer second")]
+
+
+def test_an_exchange_of_the_token_that_fails_is_tried_again(files, monkeypatch):
+    tool = Tool(files.url, "one.two.three")
+    monkeypatch.setattr(Files, "do_POST", lambda handler: handler._send(200, b"<html>"))
+    with pytest.raises(Unreachable, match="gave no access for its token; is it Label Studio"):
+        tool.image("/data/secret")
 
 
 def test_without_a_key_the_message_names_the_option(files):

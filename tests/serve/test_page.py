@@ -17,6 +17,7 @@ from PIL import Image
 
 sync_api = pytest.importorskip("playwright.sync_api")
 import taer  # noqa: E402
+from taer.serve.many.folder import Folder  # noqa: E402
 from taer.serve.service import Service  # noqa: E402
 from tests.conftest import blobs  # noqa: E402
 from tests.loop.test_discover import KNOWN, samples  # noqa: E402
@@ -736,3 +737,21 @@ def test_the_page_of_thirty_heads(serve, visit, tmp_path, width, scheme):
     shot(page, f"heads-one-{width}-{scheme}")
     page.get_by_role("link", name="All heads").click()
     page.locator("#status").get_by_text("30 heads").wait_for()
+
+
+def test_a_head_is_found_among_more_than_are_shown(serve, visit, tmp_path):
+    heads = Folder(tmp_path / "heads")
+    for number in range(120):
+        heads.make(f"team-{number:03}")
+    server = serve(tmp_path / "heads", "--many")
+    page = visit(server, ready="100 heads shown")
+    rows = page.locator("#heads li")
+    assert rows.count() == 100
+    page.fill("#find", "119")
+    page.locator("#status").get_by_text("120 heads.").wait_for()
+    assert rows.count() == 1
+    page.get_by_label("Delete team-119").click()
+    page.get_by_role("button", name="Delete it").click()
+    page.locator("#status").get_by_text("team-119 is deleted.").wait_for()
+    page.fill("#find", "11")
+    assert rows.count() == 10  # 011 and 110 to 118

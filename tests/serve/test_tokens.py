@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from taer.cli import main
 from taer.serve.app import create_app
+from taer.serve.inbox import Bounds
 from taer.serve.service import Service
 from tests.serve.conftest import AUTH, TOKEN, vectors
 
@@ -154,6 +155,25 @@ def test_examples_that_are_refused_do_not_count(open_service, folder, capsys):
     assert add(vectors(0, 2)) == 200
     assert add(vectors(0, 1)) == 429
     assert client.get("/classes").json()["classes"][0]["waiting"] == 3
+
+
+def test_inputs_that_are_named_count_as_examples(open_service, folder, capsys):
+    client = open_service(inbox=Bounds(10))
+    for label in range(2):
+        client.post("/examples", json={"label": str(label), "vectors": vectors(label)})
+    assert client.post("/learn").status_code == 200
+    width = len(vectors(0)[0])
+    assert client.post("/predict", json={"vectors": [[50.0 + n] * width for n in range(3)]}).status_code == 200
+    first, second, third = (one["id"] for one in client.get("/inbox").json()["inputs"])
+    own = bearer(made(capsys, folder, "add", "anna", "--role", "teach", "--examples", 2))
+
+    def name(*ids):
+        return client.post("/inbox", json={"ids": ids, "label": "new"}, headers=own).status_code
+
+    assert client.post(f"/inbox/{first}", json={"label": "new"}, headers=own).status_code == 200
+    assert (name(second, third), name(second)) == (429, 200)
+    assert client.post(f"/inbox/{third}", json={"label": "new"}, headers=own).status_code == 429
+    assert client.post(f"/inbox/{third}", json={"label": "new"}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from taer.answers import Problem
 from taer.serve.bodies import JSON, NPY, Body, in_words
 from taer.serve.database import StorageFailed
 from taer.serve.gate import check_role, counted_examples, problem
-from taer.serve.inputs import BadInput, ExamplesRequest, Items, NameRequest
+from taer.serve.inputs import BadInput, ExamplesRequest, Items, NameOneRequest, NameRequest
 from taer.serve.learner import Busy
 from taer.serve.serving import Conflict, Missing, Unavailable
 from taer.serve.tasks import Refused
@@ -104,7 +104,7 @@ class Api:
         counted: AbstractContextManager[None] = nullcontext()
         if endpoint.body is not None:
             values["body"] = body = await endpoint.body.read(request)
-            if isinstance(body, ExamplesRequest | NameRequest):
+            if isinstance(body, ExamplesRequest | NameRequest | NameOneRequest):
                 counted = counted_examples(request.scope, body.count)
         with counted:
             if endpoint.direct:

@@ -193,9 +193,8 @@ class Gate:
             finally:
                 upload.close()
                 path = getattr(scope.get("route"), "path", None) or "other"
-                self._counters.count(
-                    scope["method"] if path != "other" else "", path, status, time.perf_counter() - start
-                )
+                known = path != "other" and scope["method"] in traces.METHODS  # anyone can make up more of them
+                self._counters.count(scope["method"] if known else "", path, status, time.perf_counter() - start)
                 if span is not None:
                     traces.answered(span, scope, status)
 

@@ -7,7 +7,7 @@ import binascii
 import io
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -136,6 +136,10 @@ class DescribeRequest(Items, kw_only=True):
 
 class LabelRequest(Struct, forbid_unknown_fields=True):
     label: Label
+
+
+class NameOneRequest(LabelRequest, forbid_unknown_fields=True):
+    count: ClassVar[int] = 1
 
 
 class NameRequest(LabelRequest, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ from taer.serve.inputs import (
     ExamplesRequest,
     Id,
     LabelRequest,
+    NameOneRequest,
     PredictRequest,
     PurgeRequest,
     with_sources,
@@ -311,7 +312,7 @@ def add_inbox(api: Api, service: Service) -> None:
             raise Missing(f"there is no input {number} in the inbox")
         return found
 
-    def name_input(number: Id, body: LabelRequest) -> answers.Added:
+    def name_input(number: Id, body: NameOneRequest) -> answers.Added:
         """Say of which class an input is: it leaves the inbox, and waits as an example."""
         return {"ids": service.name_inputs([number], body.label), "waiting": service.n_pending}
 

@@ -20,7 +20,7 @@ ARRIVED = "taer.arrived"  # in a scope: when a request came that had to wait bef
 _VARIABLE = "OTEL_TRACES_EXPORTER"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _END_SECONDS = 3  # for the last spans, when the service stops
 _off: AbstractContextManager[Any] = nullcontext()
 _recorder: _Recorder | None = None
@@ -45,7 +45,7 @@ def request(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Abstrac
 
 def answered(span: Any, scope: Mapping[str, Any], status: int) -> None:
     """Complete the span of a request. Its path is not told, because a label may be in it; the route is a template."""
-    method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+    method = scope["method"] if scope["method"] in METHODS else "_OTHER"
     route = getattr(scope.get("route"), "path", None)
     found = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
     found |= {"url.scheme": scope.get("scheme"), "error.type": str(status) if status >= 500 else None}

@@ -18,19 +18,19 @@ from taer.heads import make_head
 from taer.serve.api import Api
 from taer.serve.inputs import MAX_TEXTS, BadInput
 from taer.serve.label_studio.interface import Interface
-from taer.serve.label_studio.teacher import AnnotationBody, Teacher, as_said
+from taer.serve.label_studio.teacher import AnnotationBody, Number, Teacher, as_said
 from taer.serve.label_studio.tool import Unreachable
 from taer.serve.serving import Answers, Conflict
 
 PATH = "/label-studio"
 _PAGE = 30  # tasks that are asked for first, as many as Label Studio shows at once
+_MAX_TASKS = 20_000  # in one request; Label Studio does not wait until the features of more are extracted
 _log = logging.getLogger("taer.serve")
 _EXAMPLE = (
     '<View><Text name="ticket" value="$text"/><Choices name="topic" toName="ticket">'
     '<Choice value="card"/><Choice value="rate"/></Choices></View>'
 )
 Config = Annotated[str, Meta(description="The labeling interface.", examples=[_EXAMPLE])]
-Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class SetupRequest(Struct):
@@ -54,7 +54,7 @@ class Task(Struct):
 class TasksRequest(Struct):
     """Tasks to predict, which are also those to choose from."""
 
-    tasks: Annotated[list[Task], Meta(examples=[[{"id": 1, "data": {"text": "abc"}}]])]
+    tasks: Annotated[list[Task], Meta(max_length=_MAX_TASKS, examples=[[{"id": 1, "data": {"text": "abc"}}]])]
     label_config: Config
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+import msgspec
+
 from taer.serve.inputs import MAX_TEXT, BadInput
 
 _KINDS: Mapping[str, Literal["image", "text"]] = {"text": "text", "image": "image"}
@@ -84,10 +86,10 @@ class Interface:
         found: list[str] = []
         for part in result:
             if part.get("from_name") == self.control and part.get("type") == "choices":
-                found += (part.get("value") or {}).get("choices") or []
+                found += _choices(part)
         if len(found) > 1:
             raise BadInput(f"the annotation has {len(found)} choices, and only one per task can be learned")
-        return str(found[0]) if found else None
+        return found[0] if found else None
 
     def answer(self, label: str, probability: float) -> dict[str, Any]:
         """A choice as a part of a prediction."""
@@ -96,8 +98,15 @@ class Interface:
         return {**names, "value": value, "score": probability}
 
 
+def _choices(part: Mapping[str, Any]) -> list[str]:
+    try:
+        return msgspec.convert((part.get("value") or {}).get("choices") or [], list[str])
+    except (msgspec.ValidationError, AttributeError):
+        raise BadInput("the annotation does not have its choice where Label Studio puts it") from None
+
+
 def _parsed(config: str) -> ElementTree.Element:
-    if "<!" in re.sub(r"<!--.*?-->", "", config, flags=re.DOTALL):
+    if "<!DOCTYPE" in config:  # without one there are no entities
         raise BadInput("the labeling interface declares entities or a document type, which is not read")
     try:
         return ElementTree.fromstring(config)

@@ -6,11 +6,11 @@ import logging
 import threading
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from taer.serve.database import StorageFailed
 from taer.serve.inputs import Backbone, BadInput, decode, features_of, read_image, small_copy
@@ -24,14 +24,15 @@ from taer.serve.tasks import Refused
 
 AGAIN = 5.0  # seconds until what could not be done now is tried again
 _log = logging.getLogger("taer.serve")
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # of something that Label Studio has
 
 
 class AnnotationBody(Struct):
     """An annotation as Label Studio sends it."""
 
-    id: int
-    task: int
-    updated_at: datetime
+    id: Number
+    task: Number
+    updated_at: Annotated[datetime, Meta(tz=True)]
     result: list[dict[str, Any]] = []
     was_cancelled: bool = False  # skipped
 
@@ -39,7 +40,7 @@ class AnnotationBody(Struct):
 class AnnotatedTask(Struct):
     """A task of an export."""
 
-    id: int
+    id: Number
     data: dict[str, Any]
     annotations: list[AnnotationBody] = []
 
@@ -145,6 +146,9 @@ class Teacher:
         except (BadInput, Conflict, Missing, Refused) as error:
             _log.warning("Label Studio: annotation %d is not learned: %s", annotation.id, error)
             self.annotations.done(annotation)
+        except Exception:
+            _log.exception("Label Studio: annotation %d could not be applied, which is tried again", annotation.id)
+            return False  # the others are applied all the same
         return True
 
     def _apply(self, annotation: Annotation) -> None:

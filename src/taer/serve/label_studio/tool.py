@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.error
 import urllib.request
 from http.client import HTTPException
 from typing import Any
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+import msgspec
 
 from taer.serve.inputs import MAX_IMAGE_BYTES, BadInput
 
@@ -66,7 +69,7 @@ class Tool:
     def image(self, address: str) -> bytes:
         """The file of an image, from the address in a task. Raises BadInput if it is not on Label Studio's host."""
         try:
-            full = urljoin(self.url, address)
+            full = _quoted(urljoin(self.url, address))
         except ValueError as error:
             raise BadInput(f"{address[:200]}: {error}; images are fetched only from Label Studio itself") from None
         self.check(full)
@@ -111,7 +114,7 @@ class Tool:
             asked = urllib.request.Request(
                 f"{self.url}/api/token/refresh/", body, {"Content-Type": "application/json"}
             )
-            self._access = json.loads(self._read(asked, 1 << 16))["access"]
+            self._access = _access_in(self._read(asked, 1 << 16), self.url)
         return {"Authorization": f"Bearer {self._access}"}
 
     def _read(self, request: urllib.request.Request, most: int) -> bytes:
@@ -149,6 +152,20 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> Any:
         self._tool.check(newurl)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _quoted(address: str) -> str:
+    """An address as it is sent: names of files in it may have spaces and letters of any language."""
+    parts = urlsplit(address)
+    path, query = (re.sub(r"[^!-~]+", lambda found: quote(found[0]), part) for part in (parts.path, parts.query))
+    return parts._replace(path=path, query=query).geturl()
+
+
+def _access_in(content: bytes, url: str) -> str:
+    try:
+        return msgspec.json.decode(content, type=dict[str, str])["access"]
+    except (msgspec.DecodeError, KeyError):
+        raise Unreachable(f"{url} gave no access for its token; is it Label Studio?") from None
 
 
 def _origin(address: str) -> tuple[str, str, int] | None:

@@ -5,7 +5,8 @@ import { ask } from "./edit.js";
 import { make, plural, showStatus } from "./views.js";
 
 const byId = (id) => document.getElementById(id);
-const state = { heads: [], next: "" };
+const state = { heads: [], next: "", reading: false };
+const wanted = () => byId("find").value.trim().toLowerCase();
 
 function tell(error) {
   if (error.status === 401) byId("token-form").hidden = false;
@@ -28,8 +29,7 @@ const facts = ({ version, classes, waiting }) => {
 };
 
 function show() {
-  const wanted = byId("find").value.trim().toLowerCase();
-  const found = state.heads.filter(({ name }) => name.toLowerCase().includes(wanted));
+  const found = state.heads.filter(({ name }) => name.toLowerCase().includes(wanted()));
   byId("heads").replaceChildren(...found.map((head) => {
     const remove = make("button", { type: "button", textContent: "Delete", className: "danger", ariaLabel: `Delete ${head.name}` });
     remove.onclick = () => removeHead(head.name);
@@ -41,11 +41,12 @@ function show() {
   byId("find").hidden = state.heads.length < 10;
 }
 
-async function read(after = "") {
-  const { heads, next } = await call("GET", `heads?after=${encodeURIComponent(after)}`);
+async function read(after = "", limit = 100) {
+  const { heads, next } = await call("GET", `heads?limit=${limit}&after=${encodeURIComponent(after)}`);
   state.heads = after ? [...state.heads, ...heads] : heads;
   state.next = next;
   show();
+  if (next && wanted()) return read(next, 1000); // who looks for a head means any of them
   return state.heads.length ? `${plural(state.heads.length, "head")}${next ? " shown" : ""}.` : "No head yet: make one.";
 }
 
@@ -70,8 +71,18 @@ byId("make-form").onsubmit = (event) => {
   });
 };
 
-byId("find").oninput = show;
-byId("more").onclick = () => doing("Reading…", () => read(state.next));
+async function readMore(limit) {
+  if (!state.next || state.reading) return;
+  state.reading = true;
+  await doing("Reading…", () => read(state.next, limit));
+  state.reading = false;
+}
+
+byId("find").oninput = () => {
+  show();
+  if (wanted()) readMore(1000);
+};
+byId("more").onclick = () => readMore(100);
 
 byId("token-form").onsubmit = (event) => {
   event.preventDefault();
