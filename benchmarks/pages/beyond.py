@@ -7,7 +7,8 @@
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors, and photos.safetensors if there is one (see
 docs/guides/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and missing results show
-as a dash. --parts decision runs only what docs/guides/choosing.md needs. Figures are written to docs/evidence/images.
+as a dash. --parts decision runs only what docs/guides/choosing.md needs, --heads bayes measures only this head, and
+``fill_docs.py --rows`` then replaces only its rows. Figures are written to docs/evidence/images.
 """
 
 from __future__ import annotations
@@ -69,13 +70,17 @@ class Bench:
     out: Path
     jobs: int
     stored: bool
+    heads: tuple[str, ...] = tuple(HEADS)
+
+    def among(self, methods: Iterable[str]) -> list[str]:
+        return [method for method in methods if method in self.heads]
 
     def run_all(self) -> None:
         """All of the large table in one grid, so that no worker waits."""
         runs = [
             run
             for name in TITLES
-            for method in ALL
+            for method in self.among(ALL)
             for tasks in TASKS
             for run in _runs(self.sets[name], method, tasks)
         ]
@@ -97,7 +102,7 @@ class Bench:
         """A measurement that is no run, kept beside the results."""
         path = self.out / f"{name}-{data.fingerprint[:20]}.json"
         if not path.is_file():
-            if self.stored:
+            if self.stored or len(self.heads) < len(HEADS):
                 return None
             self.out.mkdir(parents=True, exist_ok=True)
             with one_blas_thread():
@@ -216,7 +221,7 @@ def accuracy(bench: Bench) -> str:
     for name, title in TITLES.items():
         joint = bench.once("joint-softmax", bench.sets[name], joint_softmax)
         rows = []
-        for method in ALL:
+        for method in bench.among(ALL):
             found = [bench.results(bench.sets[name], method, n) for n in TASKS]
             if any(found):
                 rows.append([f"`{method}`", *(percent(one, key) for one in found for key in ("A_T", "AIA"))])
@@ -228,7 +233,7 @@ def accuracy(bench: Bench) -> str:
 
 def calibration(bench: Bench) -> str:
     rows = []
-    for method in SHOWN:
+    for method in bench.among(SHOWN):
         found = [bench.results(data, method) for data in (bench.sets[name] for name in TITLES)]
         errors = ["–" if one is None else shown([result["ece"][-1] for result in one], 3) for one in found]
         areas = ["–" if one is None else shown([mean_auroc(result) or 0 for result in one], 3) for one in found]
@@ -240,7 +245,7 @@ def auroc(bench: Bench) -> str:
     parts = []
     for name, title in TITLES.items():
         rows = []
-        for method in SHOWN:
+        for method in bench.among(SHOWN):
             if found := bench.results(bench.sets[name], method):
                 areas = np.mean([result["novelty_auroc"] for result in found], axis=0)
                 rows.append([f"`{method}`", *(f"{area:.3f}" for area in areas)])
@@ -268,7 +273,7 @@ def ranks(bench: Bench) -> str:
 
 def exemplars(bench: Bench) -> str:
     rows = []
-    for method in ("taer", "er"):
+    for method in bench.among(("taer", "er")):
         for memory in MEMORIES:
             row = [f"`{method}`, {memory:,} samples"]
             for name in TITLES:
@@ -276,7 +281,7 @@ def exemplars(bench: Bench) -> str:
                 found = bench.results(bench.sets[name], method, **extra)
                 row += ["–", "–"] if found is None else [percent(found, "A_T"), size(kept_bytes(found))]
             rows.append(row)
-    for method in ("ncm", "lda-frozen", "gauss-chain"):
+    for method in bench.among(("ncm", "lda-frozen", "bayes", "gauss-chain")):
         row = [f"`{method}`"]
         for name in TITLES:
             found = bench.results(bench.sets[name], method)
@@ -289,12 +294,15 @@ def others(bench: Bench) -> str:
     """Data sets that no part of a head was settled on."""
     streams = [(name, data, n) for name, data in bench.sets.items() if name not in TITLES for n in (5, 10)]
     rows = []
-    for method in ("gauss-chain", "gauss-frozen", "lda-frozen", "slda", "ncm", "taer", "joint"):
+    for method in bench.among(
+        ("bayes", "gauss-chain", "gauss-frozen", "lda-frozen", "slda", "ncm", "taer", "joint")
+    ):
         rows.append([f"`{method}`", *(percent(bench.results(data, method, n), "A_T") for _, data, n in streams)])
     joint = [bench.once("joint-softmax", data, joint_softmax) for _, data, _ in streams]
-    rows.append(
-        ["converged joint softmax", *("–" if one is None else f"{100 * one['accuracy']:.2f}" for one in joint)]
-    )
+    if any(joint):
+        rows.append(
+            ["converged joint softmax", *("–" if one is None else f"{100 * one['accuracy']:.2f}" for one in joint)]
+        )
     return table(["head", *(f"{name}, N = {n}" for name, _, n in streams)], rows)
 
 
@@ -320,7 +328,7 @@ def decision(bench: Bench) -> str:
 def sizes(bench: Bench, methods: Iterable[str] = SHOWN) -> str:
     rows = []
     seconds = bench.once("learning-seconds", bench.sets["cifar100-resnet18"], learning_seconds) or {}
-    for method in methods:
+    for method in bench.among(methods):
         found = [bench.results(bench.sets[name], method) for name in TITLES]
         stored = ["–" if one is None else size(kept_bytes(one)) for one in found]
         spent = f"{seconds[method]:.2f}" if method in seconds else "–"
@@ -390,13 +398,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--parts", default=",".join([*TABLES, "figures"]))
+    parser.add_argument("--heads", default=",".join(HEADS), help="only these heads, separated by commas")
     parser.add_argument("--stored", action="store_true", help="only what is in --out")
     options = parser.parse_args()
     sets = {name: load_features(options.features / f"{name}.safetensors") for name in TITLES}
     sets["sketches100"] = load_features()
     if (photos := options.features / "photos.safetensors").is_file():
         sets["photos"] = load_features(photos)
-    bench = Bench(sets, options.out, options.jobs, options.stored)
+    bench = Bench(sets, options.out, options.jobs, options.stored, tuple(options.heads.split(",")))
     parts = options.parts.split(",")
     if "accuracy" in parts and not options.stored:
         bench.run_all()
