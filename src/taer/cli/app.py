@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -10,6 +11,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from taer import __version__
 from taer.cli.own import import_own
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 # Panels of options that several commands have
 READING, ADDRESS, ENGINE = "Tables, images and backbone", "Address and tokens", "Where it runs"
 # Panels of `taer --help`, in this order, and the commands that come first in theirs.
@@ -57,7 +59,7 @@ class _Command(TyperCommand):
 
 
 class _App(typer.Typer):
-    def command(self, name: str | None = None, **settings: Any) -> Any:
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[_Function], _Function]:
         return super().command(name, **{"cls": _Command} | settings)
 
 
