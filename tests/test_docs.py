@@ -205,7 +205,7 @@ def test_the_walks_of_contributing_name_functions_that_exist():
 
 
 @pytest.mark.slow
-def test_the_head_of_scaling_learns_on_a_cluster(capsys):
+def test_the_head_of_scaling_learns_on_a_cluster():
     (code,) = python_blocks("docs/guides/scaling.md")
     space: dict = {}
     exec(code, space)
