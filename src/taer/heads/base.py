@@ -92,13 +92,11 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             help="one minus the probability of the true class of each sample of ``calibrate``, sorted",
         ),
     }
-    _own_novelty: ClassVar[bool] = (
-        False  # whether it stores the novelty of its own samples, so that no held-out ones are needed
-    )
+    # Whether it stores the novelty of its own samples, so that no held-out ones are needed.
+    _own_novelty: ClassVar[bool] = False
     weighs: ClassVar[bool] = False  # whether ``_learn`` uses the weights of a task; otherwise samples are repeated
-    _class_arrays: ClassVar[
-        tuple[str, ...]
-    ] = ()  # names of the attributes with one row per class, in order of arrival
+    # Names of the attributes with one row per class, in order of arrival.
+    _class_arrays: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, name: str = "", card: Card | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
