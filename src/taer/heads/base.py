@@ -29,7 +29,7 @@ from taer.heads.fitted import (
     value_of,
     word,
 )
-from taer.heads.params import check_params, documented, param
+from taer.heads.params import check_params, documented, param, shorten_routing
 from taer.heads.predictor import Predictor
 from taer.heads.registry import register
 from taer.heads.task import Learned as Learned  # methods import it from here
@@ -105,6 +105,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         if card is not None or hasattr(cls, "card"):  # the card of a base is inherited, its registration is not
             cls.card = card or replace(cls.card, group="own")
         cls.__doc__ = documented(cls)
+        shorten_routing(cls)
         if name:
             register(name, cls)
 
