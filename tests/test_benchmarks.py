@@ -1,11 +1,13 @@
 """The benchmarks on small data, without Avalanche: their own checks must pass."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.pages import beyond
 from benchmarks.speed import check
 from taer.features import save_features
 from tests.conftest import small_features
@@ -145,6 +147,20 @@ def test_other_readings_are_what_they_say():
         "assert taer.zoo.BiC()._old_share(task) == 1 / 2\n"
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_figures_of_a_page_are_drawn_from_its_tables():
+    def legend(svg):
+        return set(re.findall(r">([a-z]+(?:[- ][a-z]+)?)</text>", svg)) - {"number of tasks"}
+
+    pytest.importorskip("matplotlib")
+    drawn = dict(beyond.figures())
+    for file, svg in drawn.items():
+        assert {"bayes", "gauss-chain", "taer", "joint softmax"} <= legend(svg)
+        assert legend(svg) == legend((beyond.IMAGES / file).read_text()), (
+            "python -m benchmarks.pages.beyond --parts figures"
+        )
+    assert len(drawn) == 2
 
 
 def test_a_slow_down_is_found():

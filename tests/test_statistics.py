@@ -218,9 +218,8 @@ def test_the_covariance_has_the_unbiased_divisor(data):
     np.testing.assert_allclose(collect(X, y).covariance(), centered.T @ centered / (len(X) - 6), rtol=1e-9)
     two = np.array([[0.0], [2.0]])
     np.testing.assert_allclose(collect(two, np.zeros(2, int)).covariance(), 2.0)  # one degree of freedom
-    np.testing.assert_allclose(
-        weighted(two, [0, 0], [0.05, 0.05]).covariance(), 1.0
-    )  # of small weights: their mean
+    # of small weights: their mean
+    np.testing.assert_allclose(weighted(two, [0, 0], [0.05, 0.05]).covariance(), 1.0)
     np.testing.assert_allclose(weighted(two, [0, 0], [0.75, 0.75]).covariance(), 1.5)
     same = np.repeat([[0.1, 1e8]], 7, axis=0)
     np.testing.assert_array_equal(collect(same, np.zeros(7, int)).covariance(), np.zeros((2, 2)))

@@ -213,6 +213,17 @@ def test_version_and_help(cli):
     assert cli("run", "-h")[1] == cli("run", "--help")[1]
 
 
+def test_options_of_a_command_are_in_panels_after_its_own(cli):
+    own, _, rest = cli("fit", "--help")[1].partition("\nSeveral labels per sample:\n")
+    labels, _, reading = rest.partition("\nTables, images and backbone:\n")
+    assert "--out" in own
+    assert "--help" in own
+    assert "--separator" in labels
+    assert "--text-column" in reading
+    assert "--text-column" not in own + labels
+    assert "{MODEL} [EXAMPLES]" in cli("learn", "--help")[1]
+
+
 def test_the_help_fits_80_columns_and_says_how_to_start(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     start, _, panels = cli("--help")[1].partition("Heads:")

@@ -105,9 +105,8 @@ def test_frozen_scores_are_computed_once_and_right(features):
     by_hand = [head.score(task.X_test, task.y_test) for task in stream]
     result = execute(Run(stream, "tests.experiment.test_run:Watched", {}, seed=7))
     np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
-    assert (
-        Watched.scored == [(len(features.test_y), 2)] * 5
-    )  # at each task, all test samples for the new classes only
+    # at each task, all test samples for the new classes only
+    assert Watched.scored == [(len(features.test_y), 2)] * 5
 
 
 def test_what_decides_a_result_decides_its_name(features, runs):

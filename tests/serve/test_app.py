@@ -303,9 +303,8 @@ def test_requests_are_bounded(client, monkeypatch):
         for _ in range(20):
             yield b" " * (1 << 20)
 
-    answer = client.post(
-        "/predict", content=endless(), headers={"Content-Type": "application/json"}
-    )  # no length announced
+    # no length announced
+    answer = client.post("/predict", content=endless(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
     monkeypatch.setattr("taer.serve.service.MAX_PENDING", 10)
     add(client, "a", vectors(0))

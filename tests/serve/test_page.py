@@ -677,7 +677,7 @@ def test_names_are_never_markup(serve, visit):
     assert "hacked" not in page.title()
 
 
-def test_the_docs_page(serve, visit, browser):
+def test_the_docs_page(serve, visit):
     server = serve()
     page = visit(server)
     page.get_by_role("link", name="API").click()

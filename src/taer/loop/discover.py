@@ -27,16 +27,8 @@ from taer.loop.words import telling_words
 
 LEAST = 4  # distinct samples of a proposal
 _MISTAKEN = 0.15  # share of known samples among those that look new, at most
-_FALSE_ALARMS = (
-    0.5,
-    0.4,
-    0.3,
-    0.2,
-    0.15,
-    0.1,
-    0.05,
-    0.02,
-)  # candidates of the share of known samples that look new
+# Candidates of the share of known samples that look new.
+_FALSE_ALARMS = (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 _STEPS = 5  # in which samples move between groups
 _TYPICAL = 3
 _SCATTERED = 1.5  # scatter of a group in units of that of a class, from which on it is no class
@@ -65,9 +57,8 @@ class Group:
 class Discovery:
     """What is new in some samples."""
 
-    labels: (
-        np.ndarray
-    )  # number of the group of each row; -1 for known classes, and for rows that belong to no group
+    # Number of the group of each row; -1 for known classes, and for rows that belong to no group.
+    labels: np.ndarray
     groups: list[Group]  # the largest first
     known: np.ndarray  # whether each row is taken as one of a known class
     too_few: int  # rows that look new, in groups of too few distinct samples
@@ -199,9 +190,8 @@ def class_scatter(head: Any) -> float:
     first = np.array([learned.task <= last for learned in head.learning_order_])
     pseudo = min(getattr(head, "n_unlabeled_", 0.0), width)
     free = float((counts - 1)[first].sum()) + pseudo  # degrees of freedom
-    share = 1 - max(
-        SHRINKAGES[0], 2 * width / (2 * width + counts[first].sum() + pseudo)
-    )  # of samples, in the prior
+    # the share of samples in the prior
+    share = 1 - max(SHRINKAGES[0], 2 * width / (2 * width + counts[first].sum() + pseudo))
     fitted = min(share * traces[first].sum() / max(free, 1) ** 2, _FITTED)
     total, freedom = 0.0, 0.0
     for number in np.flatnonzero(counts > 1)[evenly(int((counts > 1).sum()), _ASKED)].tolist():
