@@ -96,6 +96,12 @@ def serve(
             rich_help_panel=_LEARNED,
         ),
     ] = None,
+    multi_label: Annotated[
+        bool,
+        typer.Option(
+            "--multi-label", help="In a new DIR, a sample has any number of labels, such as 'late;refund'."
+        ),
+    ] = False,
     drawings: Annotated[
         bool, typer.Option("--drawings", help="Offer a sheet to draw on, if the backbone is for images.")
     ] = False,
@@ -141,6 +147,7 @@ def serve(
             "--many serves heads that are in DIR; leave out --demo, --model, --relearn and --follow",
         ),
         (memory and not many, "--memory is for --many"),
+        (multi_label and (demo or follow or many), "--multi-label goes with none of --demo, --follow and --many"),
         (model and relearn, "--relearn goes on from the examples in DIR; leave out --model"),
     ):
         if wrong:
@@ -172,6 +179,7 @@ def serve(
         bounds,
         follow,
         errors_at_most,
+        multi_label,
     )
 
 
