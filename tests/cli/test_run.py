@@ -354,6 +354,32 @@ def test_other_streams_give_all_formats_and_a_report(cli, file, kind, tmp_path):
     assert f"--stream {kind} --seeds 1" in page
 
 
+def test_a_narrow_terminal_folds_long_names_and_loses_nothing_of_them(cli, file, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    sweep = ("--set", "er.lr=0.001,0.01", "--set", "er.init=zero,uniform", "--set", "er.standardize=center,scale")
+    options = ("--stream", "blurry", "--tasks", 5, "--seeds", 2, "--methods", "er,taer", *sweep)
+    code, out, err = cli("run", file, *options)
+    assert code == 0, err
+    assert "…" not in out
+    assert "in 5 sessions (blurry-50-10)" in " ".join(out.split())
+    table = out[: out.index("last: ")]
+    assert table.count("last (%)") == 1
+    assert [table.count(word) for word in ("0.001", "0.01", "zero", "uniform", "center")] == [4, 4, 4, 4, 4]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_latex_table_has_every_column(cli, file):
+    options = ("run", file, "--stream", "blurry", "--tasks", 5, "--seeds", 2, "--methods", "finetune,taer")
+    out = cli(*options, "--format", "latex")[1]
+    assert r"\begin{tabular}{lrrrrrrrrrr}" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("finetune")]
+    row = rows(cli(*options, "--format", "json")[1])["finetune"]
+    assert f"{row['last']['mean']:.2f} $\\pm$ {row['last']['std']:.2f}" in line
+    assert line.endswith(r"& 0 & 0 \\")
+    assert "taer & needs task boundaries" in out
+    assert out.endswith("\\end{tabular}\n")
+
+
 def test_a_long_tail_says_its_ratio_and_its_samples(cli, file, tmp_path):
     options = ("run", file, "--stream", "long-tailed", "--tasks", 5, "--seeds", 1, "--methods", "ncm")
     labels = taer.load_features(file).train_y

@@ -162,8 +162,12 @@ def run(
     with where(engine, address, jobs):
         results, from_disk = run_with_progress(runs, out, jobs, fresh, log)
     about = about_streams(streams, first, shots, order, samples)
-    source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
+    source = told_runs(len(runs), from_disk, out)
     print_summary(format, data, about, summarize(results), source, unable)
+
+
+def told_runs(number: int, from_disk: int, out: Path) -> str:
+    return f"{number} run{'' if number == 1 else 's'}, {from_disk} of them from disk ({out})"
 
 
 def about_streams(

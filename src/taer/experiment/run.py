@@ -33,7 +33,11 @@ from taer.threads import one_blas_thread
 
 @dataclass(frozen=True)
 class Run:
-    """A head, its parameters and a seed on a stream: everything that determines a result."""
+    """A head, its parameters and a seed on a stream: everything that determines a result.
+
+    On a stream whose tasks are not marked, samples come once: heads that have ``epochs`` then learn each batch in one pass,
+    unless ``params`` says otherwise.
+    """
 
     stream: Stream
     method: str
@@ -42,7 +46,9 @@ class Run:
     tuned: Mapping[str, Any] | None = None  # how some of the parameters were chosen; see ``tuning.py``
 
     def head(self) -> Head:
-        return make_head(self.method, **self.params, random_state=self.seed)
+        head = make_head(self.method, **self.params, random_state=self.seed)
+        once = self.stream.batch is not None and "epochs" not in self.params and "epochs" in head.get_params()
+        return head.set_params(epochs=1) if once else head
 
     @property
     def identity(self) -> dict[str, Any]:
