@@ -37,6 +37,10 @@ class Asked:
 
     def __init__(self, sent):
         start, *rest = sent
+        assert [start["type"], *{message["type"] for message in rest}] == [
+            "http.response.start",
+            "http.response.body",
+        ]
         self.status, self.header_list = start["status"], start["headers"]
         self.headers = dict(start["headers"])
         self.body = b"".join(message["body"] for message in rest)
@@ -76,10 +80,8 @@ def scope_of(method="POST", path="/predict", headers=(), **more):
 
 async def ask_now(gate, scope, pieces=(b"",)):
     sent = []
-    messages = [
-        {"type": "http.request", "body": piece, "more_body": at < len(pieces) - 1}
-        for at, piece in enumerate(pieces)
-    ]
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    del messages[-1]["more_body"]  # which is false if it is left out
 
     async def receive():
         return messages.pop(0)
@@ -126,6 +128,7 @@ def test_what_is_no_request_passes_as_it_is(make):
         (b"taer.example.org.", None),
         (b"[::1]:80", None),
         (b"[::1]", None),
+        (b"[::1]:80]", None),
         (b"evil.example:80", "evil.example"),
         (b"[::2]:80", "[::2]"),
         (b"\xe9", "é"),
@@ -214,6 +217,8 @@ def test_a_token_has_its_requests_per_minute(make, folder):
     assert answer.headers[b"retry-after"] == b"60"
     assert ask(hasty).status == 200
     assert ask(hasty, bearer=b"Bearer secret").status == 200
+    once = b"Bearer " + tokens.add(folder, "once", "teach", {"requests": 1}).encode()
+    assert [ask(hasty, bearer=once).status for _ in range(2)] == [200, 429]
 
 
 def test_a_token_has_its_bytes_per_day(make, folder):
@@ -409,6 +414,7 @@ def test_a_body_without_bytes_takes_no_part(arriving):
     arriving(50, complete=True)
     arriving(50, complete=True)
     empty = arriving()
+    assert not empty.complete
     empty.receive(0, True)
     assert empty.complete
     assert arriving.uploads.size == 100
@@ -453,7 +459,7 @@ def cancel(make, started=False, size=60, **options):
             sent.append(message)
 
         task = asyncio.create_task(waits(scope_of(), receive, send))
-        while uploads.size != size:
+        while uploads.size != size and not task.done():
             await asyncio.sleep(0)
         if size == 60:  # another body needs its room
             other = Upload(uploads)
@@ -488,12 +494,16 @@ def test_an_answer_that_has_begun_is_not_begun_again(make):
 
 
 def test_a_request_makes_room_for_others_when_it_is_answered(make):
-    uploads, sizes = Uploads(), []
+    uploads, seen = Uploads(), []
 
     async def app(scope, receive, send):
-        await receive()
-        sizes.append(uploads.size)
-        await answering(scope, receive, send)
+        more = True
+        while more:
+            more = (await receive()).get("more_body", False)
+            seen.extend((one.size, one.complete) for one in uploads._all)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
 
-    assert ask(make(app, uploads=uploads), b"12345", b"6").status == 200
-    assert (sizes, uploads.size) == ([5], 0)
+    assert ask(make(app, uploads=uploads), b"12345", b"6", b"78").status == 200
+    assert seen == [(5, False), (6, False), (8, True)]
+    assert uploads.size == 0
