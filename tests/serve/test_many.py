@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import shutil
 import signal
 import threading
 import time
+import weakref
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +23,7 @@ import taer
 from taer.cli import main
 from taer.client import Client, ServiceError
 from taer.serve import tokens as tokens_module
+from taer.serve.collector import set_aside
 from taer.serve.inbox import Bounds
 from taer.serve.learner import Ended
 from taer.serve.many import heads as heads_module
@@ -423,6 +426,20 @@ def test_heads_leave_memory_when_it_is_short_and_come_back(many, monkeypatch, tm
     assert client.get("/heads/a/drift").json()["answered"] == 1  # counts were written when it left
     room["heads"] = 0
     assert client.get("/heads/d/classes").status_code == 200  # one is loaded, however short memory is
+
+
+def test_a_head_that_leaves_memory_is_freed_also_if_it_was_set_aside(many, monkeypatch):
+    client = made(many(memory=10), "a", "b")
+    client.get("/heads/a/classes")
+    left = weakref.ref(client.heads._loaded["a"].service)
+    monkeypatch.setattr(heads_module, "used_memory", lambda: 11 if client.heads.n_loaded else 9)
+    try:
+        set_aside()  # as after a backbone was loaded
+        client.get("/heads/b/classes")
+        assert client.heads.n_loaded == 1
+        assert left() is None
+    finally:
+        gc.unfreeze()
 
 
 def test_a_request_at_the_moment_when_a_head_is_loaded_finds_it(many, monkeypatch):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import logging
 import os
 import resource
@@ -23,6 +22,7 @@ from anyio.to_thread import run_sync
 from starlette.types import ASGIApp
 
 from taer.answers import HeadEntry
+from taer.serve.collector import set_aside
 from taer.serve.connection import MAX_CONNECTIONS
 from taer.serve.many.folder import Folder
 from taer.serve.many.queue import Member, Queue
@@ -161,16 +161,17 @@ class Heads:
     async def make_room(self) -> None:
         """Drop heads until there is room for one more, or none is left that is not being asked."""
         while self._is_short():
-            idle = [
-                name for name, loaded in self._loaded.items() if not loaded.requests and name not in self._changing
-            ]
+            idle = [name for name in self._loaded if self._is_idle(name)]
             if not idle:
                 return
             for name in idle[: 1 + len(idle) // 16]:  # asking the system for each would take longer than dropping
-                if (one := self._loaded.get(name)) and not one.requests and name not in self._changing:
+                if self._is_idle(name):
                     await self._change(name, self._drop(name))
-            gc.collect()
+            set_aside()  # also of heads that were in memory at the last call
             _give_back()
+
+    def _is_idle(self, name: str) -> bool:
+        return name in self._loaded and not self._loaded[name].requests and name not in self._changing
 
     def _is_short(self) -> bool:
         return len(self._loaded) >= self._most or (self._memory is not None and used_memory() > self._memory)
