@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import threading
 import time
 import weakref
@@ -662,6 +663,22 @@ def test_a_head_that_is_being_asked_is_not_deleted_under_the_request(many, monke
     assert answered[0].status_code == 200
     assert best(client, "cats", 1) == "cats 1"
     assert client.delete("/heads/cats").status_code == 200
+
+
+def test_a_body_that_does_not_end_keeps_no_head_from_being_deleted(serve, tmp_path):
+    server = serve(tmp_path / "heads", "--many")
+    made(server.http, "cats")
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as slow:
+        start = "POST /heads/cats/predict HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n"
+        slow.sendall((start.format(host) + "Content-Length: 99\r\n\r\n{").encode())
+        wait_until(lambda: server.http.get("/health").json()["loaded"] == 1)
+        time.sleep(0.3)
+        assert server.http.delete("/heads/cats").status_code == 200
+        told = slow.recv(10_000)
+    assert b" 503 " in told
+    assert b"the head is being deleted or replaced" in told
+    assert server.http.get("/heads/cats/classes").status_code == 404
 
 
 def test_a_crash_leaves_whole_heads(many, monkeypatch, tmp_path):

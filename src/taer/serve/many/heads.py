@@ -19,7 +19,7 @@ from typing import Any
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
 
 from taer.answers import HeadEntry
 from taer.serve.collector import set_aside
@@ -34,6 +34,7 @@ from taer.serve.tokens import Tokens
 DELETE_SECONDS = 10  # for requests to a head that is to be deleted
 _FILES_PER_HEAD = 5  # its database and that database's log, its lock, and one to spare
 _OTHER_FILES = 2 * MAX_CONNECTIONS + 64
+_LEAVING = "the head is being deleted or replaced; ask again"
 _log = logging.getLogger("taer.serve")
 
 
@@ -42,7 +43,7 @@ class Loaded:
     """A head in memory, its application, its database and that one's log on disk, and how many requests it is answering."""
 
     service: Service
-    app: ASGIApp
+    app: Starlette
     database: tuple[int, int] | None
     log: tuple[int, int] | None
     requests: int = 0
@@ -66,7 +67,7 @@ class Heads:
         folder: Path,
         tokens: Tokens,
         open_head: Callable[[Path, Member], Service],
-        make_app: Callable[[Service, Tokens], ASGIApp],
+        make_app: Callable[[Service, Tokens], Starlette],
         memory: int | None = None,
     ) -> None:
         self.folder = Folder(folder)
@@ -151,9 +152,14 @@ class Heads:
             log.unlink(missing_ok=True)
 
     async def _unused(self, name: str, loaded: Loaded) -> bool:
-        """Wait until no request uses a head; what it learns is given up. Returns False if that takes too long."""
+        """Wait until no request uses a head; returns False if that takes too long.
+
+        What it learns is given up, and requests whose bodies are still arriving are ended: they may take a minute.
+        """
         end = time.monotonic() + DELETE_SECONDS
         while loaded.requests and time.monotonic() < end:
+            for upload in list(loaded.app.state.arriving):
+                upload.drop(_LEAVING)
             await run_sync(self.queue.cancel, self.folder[name])
             await asyncio.sleep(0.02)
         return not loaded.requests
