@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import shutil
 import signal
+import socket
 import threading
 import time
+import weakref
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +24,7 @@ import taer
 from taer.cli import main
 from taer.client import Client, ServiceError
 from taer.serve import tokens as tokens_module
+from taer.serve.collector import set_aside
 from taer.serve.inbox import Bounds
 from taer.serve.learner import Ended
 from taer.serve.many import heads as heads_module
@@ -425,6 +429,20 @@ def test_heads_leave_memory_when_it_is_short_and_come_back(many, monkeypatch, tm
     assert client.get("/heads/d/classes").status_code == 200  # one is loaded, however short memory is
 
 
+def test_a_head_that_leaves_memory_is_freed_also_if_it_was_set_aside(many, monkeypatch):
+    client = made(many(memory=10), "a", "b")
+    client.get("/heads/a/classes")
+    left = weakref.ref(client.heads._loaded["a"].service)
+    monkeypatch.setattr(heads_module, "used_memory", lambda: 11 if client.heads.n_loaded else 9)
+    try:
+        set_aside()  # as after a backbone was loaded
+        client.get("/heads/b/classes")
+        assert client.heads.n_loaded == 1
+        assert left() is None
+    finally:
+        gc.unfreeze()
+
+
 def test_a_request_at_the_moment_when_a_head_is_loaded_finds_it(many, monkeypatch):
     """Between the end of loading and its being told to who waits, others may ask."""
     client = made(many(), "a")
@@ -645,6 +663,22 @@ def test_a_head_that_is_being_asked_is_not_deleted_under_the_request(many, monke
     assert answered[0].status_code == 200
     assert best(client, "cats", 1) == "cats 1"
     assert client.delete("/heads/cats").status_code == 200
+
+
+def test_a_body_that_does_not_end_keeps_no_head_from_being_deleted(serve, tmp_path):
+    server = serve(tmp_path / "heads", "--many")
+    made(server.http, "cats")
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as slow:
+        start = "POST /heads/cats/predict HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n"
+        slow.sendall((start.format(host) + "Content-Length: 99\r\n\r\n{").encode())
+        wait_until(lambda: server.http.get("/health").json()["loaded"] == 1)
+        time.sleep(0.3)
+        assert server.http.delete("/heads/cats").status_code == 200
+        told = slow.recv(10_000)
+    assert b" 503 " in told
+    assert b"the head is being deleted or replaced" in told
+    assert server.http.get("/heads/cats/classes").status_code == 404
 
 
 def test_a_crash_leaves_whole_heads(many, monkeypatch, tmp_path):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import taer
 from taer.features.backbones import NAMED
 from taer.origin import Origin
+from taer.serve import run as run_module
 from taer.serve.run import open_service
 from taer.serve.store import Store
 
@@ -65,3 +69,18 @@ def test_a_head_without_an_origin_takes_vectors_or_what_it_is_given(backbones, t
         assert getattr(service.backbone, "name", None) == expected
         service.close()
     assert Store(tmp_path / "gray").versions()
+
+
+def test_collections_while_it_answers_look_at_none_of_what_was_there_before(monkeypatch):
+    """All requests wait for a full collection; with a sentence model it would take a fifth of a second."""
+    gc.unfreeze()
+    before, during = len(gc.get_objects()), []
+    server = SimpleNamespace(run=lambda sockets: during.append(len(gc.get_objects())))
+    monkeypatch.setattr(run_module, "server", lambda app: server)
+    monkeypatch.setattr(run_module, "threadpool_limits", lambda *_, **__: None)
+    try:
+        run_module.answer(None, None)
+    finally:
+        gc.unfreeze()
+    assert before > 50_000
+    assert during[0] < 5_000

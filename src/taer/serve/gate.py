@@ -107,7 +107,8 @@ class Upload:
     """The body of one request."""
 
     def __init__(self, uploads: Uploads) -> None:
-        self.size, self.complete, self.dropped = 0, False, False
+        self.size, self.complete = 0, False
+        self.dropped = ""  # why
         self._uploads = uploads
         self._task = asyncio.current_task()
 
@@ -119,9 +120,9 @@ class Upload:
         if size:
             self._uploads.add(self)
 
-    def drop(self) -> None:
+    def drop(self, why: str = CROWDED) -> None:
         """End the request, which waits for the rest of its body."""
-        self.dropped = True
+        self.dropped = why
         if self._task is not None:
             self._task.cancel()
 
@@ -139,12 +140,16 @@ class Gate:
         tokens: Tokens,
         hosts: Sequence[str] | None,
         uploads: Uploads | None = None,
+        arriving: set[Upload] | None = None,
     ) -> None:
         self._app = app
         self._counters = counters
         self._tokens = tokens
         self._hosts = hosts  # a page of another origin cannot pass for ours by pointing its name at us
         self._uploads = uploads or Uploads()
+        self._arriving = (
+            set() if arriving is None else arriving
+        )  # those whose requests wait for more of their bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -155,7 +160,12 @@ class Gate:
         upload = Upload(self._uploads)
 
         async def bounded() -> Message:
-            message = await receive()
+            if not upload.complete:
+                self._arriving.add(upload)
+            try:
+                message = await receive()
+            finally:
+                self._arriving.discard(upload)
             size = len(message.get("body", b""))
             _take(scope, "bytes", size, upload.size + size)
             upload.receive(size, not message.get("more_body", False))
@@ -189,7 +199,7 @@ class Gate:
                 # There is no room for it, or the server stops and has waited long enough.
                 if not started:
                     ending = (b"connection", b"close"), (b"retry-after", b"1")
-                    await refuse(503, CROWDED if upload.dropped else _STOPPING, *ending)
+                    await refuse(503, upload.dropped or _STOPPING, *ending)
             finally:
                 upload.close()
                 path = getattr(scope.get("route"), "path", None) or "other"

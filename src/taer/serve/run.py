@@ -21,6 +21,7 @@ from taer.persist.multilabel import load_head
 from taer.serve import traces
 from taer.serve.app import LOCAL_NAMES, create_app
 from taer.serve.backbones import find
+from taer.serve.collector import set_aside
 from taer.serve.connection import MAX_CONNECTIONS, Connection
 from taer.serve.inbox import Bounds
 from taer.serve.inputs import Backbone
@@ -142,8 +143,14 @@ def serve_app(app: ASGIApp, folder: Path, access: Access) -> None:
     listener = listen(access.host, access.port)
     address = f"http://{access.name}:{listener.getsockname()[1]}/#token={access.token}"
     print(f"taer serves {folder} at {address}", flush=True)
+    answer(app, listener)
+
+
+def answer(app: ASGIApp, listener: socket.socket) -> None:
+    """Answer until stopped."""
     # Small products are slower on several threads, and requests come in parallel.
     threadpool_limits(1, user_api="blas")
+    set_aside()
     server(app).run([listener])
 
 

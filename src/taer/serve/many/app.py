@@ -33,7 +33,7 @@ from taer.files import make_folder
 from taer.serve import traces
 from taer.serve.api import ERRORS, Api, Lane, as_json
 from taer.serve.app import LOCAL_NAMES, PAGE, endpoints, keep_saving
-from taer.serve.gate import Counters, Gate, Uploads, check_role
+from taer.serve.gate import Counters, Gate, Upload, Uploads, check_role
 from taer.serve.many.folder import NAME
 from taer.serve.many.heads import Heads, used_memory
 from taer.serve.many.turns import Turns
@@ -74,13 +74,13 @@ def create_many(
     """The application; ``open_head`` makes a service from a folder and a learner. See :func:`taer.serve.app.create_app`."""
     uploads, parsing = Uploads(), CapacityLimiter(1)
 
-    def make_app(service: Service, tokens: Tokens) -> ASGIApp:
-        counters = Counters()
+    def make_app(service: Service, tokens: Tokens) -> Starlette:
+        counters, arriving = Counters(), set[Upload]()
         lane = Lane(asyncio.Semaphore(_AT_ONCE), CapacityLimiter(_THREADS), _SMALL)
         api = endpoints(service, counters, public, drawings, lane)
-        gate = Middleware(Gate, counters=counters, tokens=tokens, hosts=hosts, uploads=uploads)
+        gate = Middleware(Gate, counters=counters, tokens=tokens, hosts=hosts, uploads=uploads, arriving=arriving)
         app = Starlette(routes=api.routes, middleware=[gate], exception_handlers=ERRORS)
-        app.state.parsing = parsing
+        app.state.parsing, app.state.arriving = parsing, arriving
         return app
 
     make_folder(folder)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import logging
 import os
 import resource
@@ -20,9 +19,10 @@ from typing import Any
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
 
 from taer.answers import HeadEntry
+from taer.serve.collector import set_aside
 from taer.serve.connection import MAX_CONNECTIONS
 from taer.serve.many.folder import Folder
 from taer.serve.many.queue import Member, Queue
@@ -34,6 +34,7 @@ from taer.serve.tokens import Tokens
 DELETE_SECONDS = 10  # for requests to a head that is to be deleted
 _FILES_PER_HEAD = 5  # its database and that database's log, its lock, and one to spare
 _OTHER_FILES = 2 * MAX_CONNECTIONS + 64
+_LEAVING = "the head is being deleted or replaced; ask again"
 _log = logging.getLogger("taer.serve")
 
 
@@ -42,7 +43,7 @@ class Loaded:
     """A head in memory, its application, its database and that one's log on disk, and how many requests it is answering."""
 
     service: Service
-    app: ASGIApp
+    app: Starlette
     database: tuple[int, int] | None
     log: tuple[int, int] | None
     requests: int = 0
@@ -66,7 +67,7 @@ class Heads:
         folder: Path,
         tokens: Tokens,
         open_head: Callable[[Path, Member], Service],
-        make_app: Callable[[Service, Tokens], ASGIApp],
+        make_app: Callable[[Service, Tokens], Starlette],
         memory: int | None = None,
     ) -> None:
         self.folder = Folder(folder)
@@ -151,9 +152,14 @@ class Heads:
             log.unlink(missing_ok=True)
 
     async def _unused(self, name: str, loaded: Loaded) -> bool:
-        """Wait until no request uses a head; what it learns is given up. Returns False if that takes too long."""
+        """Wait until no request uses a head; returns False if that takes too long.
+
+        What it learns is given up, and requests whose bodies are still arriving are ended: they may take a minute.
+        """
         end = time.monotonic() + DELETE_SECONDS
         while loaded.requests and time.monotonic() < end:
+            for upload in list(loaded.app.state.arriving):
+                upload.drop(_LEAVING)
             await run_sync(self.queue.cancel, self.folder[name])
             await asyncio.sleep(0.02)
         return not loaded.requests
@@ -161,16 +167,17 @@ class Heads:
     async def make_room(self) -> None:
         """Drop heads until there is room for one more, or none is left that is not being asked."""
         while self._is_short():
-            idle = [
-                name for name, loaded in self._loaded.items() if not loaded.requests and name not in self._changing
-            ]
+            idle = [name for name in self._loaded if self._is_idle(name)]
             if not idle:
                 return
             for name in idle[: 1 + len(idle) // 16]:  # asking the system for each would take longer than dropping
-                if (one := self._loaded.get(name)) and not one.requests and name not in self._changing:
+                if self._is_idle(name):
                     await self._change(name, self._drop(name))
-            gc.collect()
+            set_aside()  # also of heads that were in memory at the last call
             _give_back()
+
+    def _is_idle(self, name: str) -> bool:
+        return name in self._loaded and not self._loaded[name].requests and name not in self._changing
 
     def _is_short(self) -> bool:
         return len(self._loaded) >= self._most or (self._memory is not None and used_memory() > self._memory)

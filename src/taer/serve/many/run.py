@@ -8,16 +8,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from taer.heads import Head, make_head
 from taer.serve import traces
 from taer.serve.backbones import find
+from taer.serve.collector import set_aside
 from taer.serve.inbox import Bounds
 from taer.serve.inputs import Backbone
 from taer.serve.learner import Learner
 from taer.serve.many.app import create_many
-from taer.serve.run import Access, listen, open_service, server
+from taer.serve.run import Access, answer, listen, open_service
 from taer.serve.service import Service
 from taer.serve.staging import Promote
 
@@ -43,9 +42,7 @@ def run_many(
     address = f"http://{access.name}:{listener.getsockname()[1]}/#token={access.token}"
     count = len(app.heads.folder.names())
     print(f"taer serves {folder} with {count} head{'s' * (count != 1)} at {address}", flush=True)
-    # Small products are slower on several threads, and requests come in parallel.
-    threadpool_limits(1, user_api="blas")
-    server(app).run([listener])
+    answer(app, listener)
 
 
 class Opener:
@@ -81,6 +78,7 @@ class Opener:
             if name not in self._found:
                 print(f"taer: loading the backbone {name}", file=sys.stderr, flush=True)
                 self._found[name] = find(name)
+                set_aside()
         found: Any = self._found[name]
         if head is not None:
             head._check_origin(found.origin)
