@@ -25,14 +25,18 @@ FIRST = (
 class _Panels(TyperGroup):
     """Lists the commands of each panel under its name, as plain text."""
 
+    def panels(self) -> dict[str, list[str]]:
+        """The names of the commands in each panel."""
+        panels: dict[str, list[str]] = {panel: [] for panel in PANELS}
+        for name, command in sorted(self.commands.items(), key=_place):
+            panels.setdefault(getattr(command, "rich_help_panel", None) or "More", []).append(name)
+        return panels
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
-        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
-        for name, command in sorted(self.commands.items(), key=_place):
-            help_ = command.get_short_help_str(formatter.width - 6 - width)
-            panel = getattr(command, "rich_help_panel", None) or "More"
-            panels.setdefault(panel, []).append((name.ljust(width), help_))
-        for panel, members in panels.items():
+        for panel, names in self.panels().items():
+            room = formatter.width - 6 - width
+            members = [(name.ljust(width), self.commands[name].get_short_help_str(room)) for name in names]
             with formatter.section(panel):
                 formatter.write_dl(members)
 
@@ -46,16 +50,19 @@ class _Command(TyperCommand):
             if isinstance(parameter, TyperArgument) and parameter.metavar is None:
                 parameter.metavar = str(parameter.name).upper()
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def panels(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Names and help of the parameters in each panel."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
                 usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
-        for panel, members in panels.items():
-            if members:
-                with formatter.section(panel):
-                    formatter.write_dl(members)
+        return {panel: members for panel, members in panels.items() if members}
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for panel, members in self.panels(ctx).items():
+            with formatter.section(panel):
+                formatter.write_dl(members)
 
 
 class _App(typer.Typer):
