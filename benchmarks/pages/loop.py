@@ -21,7 +21,7 @@ SECTIONS = (
     Section(
         "discover", "What is new?", "benchmarks.notes.discover", (*FEATURES, "--noise", NOISE, "--orders", "6")
     ),
-    Section("mixed", "With known classes in the pool", "benchmarks.notes.discover", ("--mixed", "--orders", "6")),
+    Section("mixed", "With known classes in the pool", "benchmarks.notes.discover", ("--mixed", "--orders", "2")),
     Section(
         "small",
         "Small heads",
