@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 import taer
 from taer.serve.app import create_app
+from taer.serve.label_studio.run import run_label_studio
 from taer.serve.label_tasks import _held_apart, labels_of
 from taer.serve.labels import LabelService
 from taer.serve.run import open_service as opened
@@ -213,3 +214,18 @@ def test_no_more_than_a_quarter_of_a_label_is_held_out():
         kept, used = (sum(label in labels_of(each.label)[0] for each in part) for part in (held, learned))
         earlier = (10, 40) if label == "a" else (0, 0)
         assert kept + earlier[0] <= (kept + used + earlier[1]) / 4
+
+
+def test_it_is_served_among_many_heads_and_not_to_label_studio(serve, tmp_path):
+    service = LabelService(tmp_path / "heads" / "desk")
+    for label, row in (("a", [9.0, 0, 1]), ("b", [0, 9.0, 1]), ("a;b", [9.0, 9.0, 1])):
+        rows = np.array([row], np.float32) + np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+        service.add_examples(label, rows)
+    service.learn()
+    service.close()
+    with pytest.raises(ValueError, match="which Label Studio cannot teach"):
+        run_label_studio(tmp_path / "heads" / "desk", None, None, None, None)
+    server = serve(tmp_path / "heads", "--many")
+    found = server.http.post("/heads/desk/predict", json={"vectors": [[9, 9, 1]]}).json()
+    assert found["predictions"][0]["labels"] == ["a", "b"]
+    assert server.http.get("/heads/desk/labels.html").status_code == 200
