@@ -348,7 +348,9 @@ def main() -> None:
     parser.add_argument(
         "--cards", action="store_true", help="five samples per new class, one seed: the facts on the cards"
     )
-    parser.add_argument("--newer", action="store_true", help="the newer closed forms; all, 5 and 1 examples, one seed")
+    parser.add_argument(
+        "--newer", action="store_true", help="the newer closed forms; all, 5 and 1 examples, one seed"
+    )
     parser.add_argument("--stored", action="store_true", help="only what is in --out")
     parser.add_argument(
         "--figure", type=Path, help="where the figure goes, such as docs/evidence/images/fewshot.svg"
