@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,24 @@ def test_cards_of_heads_that_find_classes_of_few_samples_are_checked(tmp_path):
     assert done.stdout.count("| yes |") == 2  # on classes that are far apart
     assert "slda: its card says few_shot=False" in done.stderr
     assert "ncm: its card" not in done.stderr
+
+
+@pytest.mark.system
+def test_the_newer_closed_forms_are_one_table_per_set_and_backbone(tmp_path):
+    data = small_features()
+    save_features(replace(data, meta={**data.meta, "backbone": "small"}), tmp_path / "set.safetensors")
+    command = [sys.executable, "-m", "benchmarks.pages.fewshot", "--newer", "--methods", "ncm,teen",
+               "--features", str(tmp_path / "set.safetensors"), "--out", str(tmp_path / "out")]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "**set, small** (5 classes, then 5 tasks of 1)" in done.stdout
+    assert done.stdout.count("| `ncm` |") == done.stdout.count("| `teen` |") == 1
+    assert "–" not in done.stdout
+    assert done.stdout.count("**") >= 2 + 2 * 6  # the title, and the best of every column
+    missing = subprocess.run(
+        [*command, "--stored", "--methods", "ncm,teen,slda"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "| `slda` | – | – | – | – | – | – |" in missing.stdout
 
 
 @pytest.mark.system
