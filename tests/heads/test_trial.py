@@ -122,25 +122,16 @@ def expected_episodes(rows, y, shots, pseudo, shrinkage):
         space = Space(z[asked], np.square(z[asked]).sum(axis=1), z[asked] @ spread.directions.T)
 
         def scores(strength, z=z, left=left, is_new=is_new, space=space, spread=spread):
+            def of(seen):
+                view = view_of(space, Classes.of(spread.width, summarize(seen, len(seen))), spread)
+                return log_densities(space, view, strength * rows.shape[1], spread)[:, 0]
+
+            classes = list(zip(left, is_new, strict=True))
             return np.stack(
-                [
-                    np.stack(
-                        [
-                            log_densities(space, view_of(space, Classes.of(shown(z[each[:k] if late else each])), spread),
-                                          strength * rows.shape[1], spread)[:, 0]
-                            for each, late in zip(left, is_new, strict=True)
-                        ],
-                        axis=1,
-                    )
-                    for k in shots
-                ]
-            )  # fmt: skip
+                [np.stack([of(z[each[:k] if late else each]) for each, late in classes], axis=1) for k in shots]
+            )
 
         yield y[asked], is_new, scores, z[asked], spread
-
-
-def shown(z):
-    return summarize(z, len(z))
 
 
 @pytest.mark.parametrize("shrinkage", [0.6, 0.4])
@@ -167,9 +158,9 @@ def test_large_classes_are_taken_along_some_directions(wide, monkeypatch):
 
     class Watched(Classes):
         @classmethod
-        def shown(cls, samples, rank, exact):
+        def shown(cls, samples, rank, exact, width):
             seen.append((max(map(len, samples)), rank, exact))
-            return Classes.shown(samples, rank, exact)
+            return Classes.shown(samples, rank, exact, width)
 
     monkeypatch.setattr(trial, "Classes", Watched)
     trial._episodes(rows, y, [1, 28], 7, pseudo_of(rows))
