@@ -267,6 +267,21 @@ def test_a_trial_without_samples_of_new_classes_is_fitted_on_the_others(task):
     np.testing.assert_allclose(found.losses.sum(), loss_of_all(scores, target, found.temperature), rtol=1e-6)
 
 
+@pytest.mark.parametrize("lonely", [True, False])
+def test_one_sample_has_the_whole_weight_of_its_kind(task, lonely):
+    scores, target, new = task
+    new = np.zeros_like(new)
+    new[:, target[0]] = True
+    rows = np.flatnonzero((target == target[0]) == lonely)
+    rows = np.append(rows[:1], np.flatnonzero((target == target[0]) != lonely))
+    given = scores[:, rows], target[rows], new[rows]
+    assert (given[2][np.arange(len(rows)), given[1]] == lonely).sum() == 1
+    found = trial._fit(*given, 6)
+    np.testing.assert_allclose(
+        found.losses, loss_of(*given, 6, found.temperature, found.offsets), rtol=1e-6, atol=1e-12
+    )
+
+
 def loss_of_all(scores, target, temperature):
     logits = scores / temperature
     own = logits[:, np.arange(len(target)), target]
@@ -297,6 +312,7 @@ def test_a_strength_must_be_clearly_better_than_the_default():
     level = np.array([0.25, 0.05, 0.05, 0.05])  # exactly 0.1, two errors are 0.087
     assert trial._chosen_strength(fits_of({default: base, 0.5: base - level})) == 0.5
     assert trial._chosen_strength(fits_of({default: base, 0.5: base})) == default  # no gain
+    assert trial._chosen_strength(fits_of({default: base, 0.5: base, 4.0: base - better})) == 4.0
 
 
 def test_the_gain_of_a_strength_is_that_of_classes_not_of_samples():
@@ -307,6 +323,9 @@ def test_the_gain_of_a_strength_is_that_of_classes_not_of_samples():
     by_class = np.array([0.4, -0.1, 0.0, 0.1])
     assert by_class.mean() < 2 * by_class.std() / 2  # but over samples it is beyond two errors
     assert gain.mean() > 2 * gain.std() / np.sqrt(6)
+    assert found == STRENGTHS[0]
+    alone = np.array([0.1, 0.1, 0.1, 0.1, 0.7, 0.1])  # a class with one sample counts as much as one with four
+    found = trial._chosen_strength(fits_of({STRENGTHS[0]: base, 0.5: base - alone}, np.array([0, 0, 0, 0, 1, 2])))
     assert found == STRENGTHS[0]
     many = np.array([0.3, 0.3, 0.3, 0.3, 0.2, 0.3])
     labels = np.array([0, 0, 0, 0, 1, 2])
@@ -340,6 +359,10 @@ def test_equal_distances_have_no_unit():
     mean, unit = trial._far([episode], 2.0, np.arange(6.0))
     np.testing.assert_allclose(mean, 1 / 1.25)
     assert unit == 0
+    nearly = space._replace(squares=1e4 + np.array([0, 1e-3] * 3))
+    assert trial._far([episode._replace(asked=nearly)], 2.0, np.arange(6.0))[1] == 0
+    apart = space._replace(squares=1e4 + np.array([0, 1.0] * 3))
+    assert trial._far([episode._replace(asked=apart)], 2.0, np.arange(6.0))[1] > 0
 
 
 def expected_choice(rows, y, pseudo, few):
@@ -387,7 +410,7 @@ def test_the_trial_does_not_depend_on_where_and_how_large_rows_are(wide):
             assert other[:3] == one[:3]
             np.testing.assert_array_equal(other.knots, one.knots)
             np.testing.assert_array_equal(other.far, one.far)
-        far_off = trial.chosen(rows + 1000, y, pseudo)
+        far_off = trial.chosen(rows + 1e6 * np.arange(1, 8), y, pseudo)
         assert far_off[:2] == one[:2]
         np.testing.assert_allclose(far_off.temperature, one.temperature, rtol=1e-4)
         np.testing.assert_allclose(far_off.far, one.far, rtol=1e-4)
@@ -419,3 +442,4 @@ def test_many_classes_are_looked_at_evenly(wide, monkeypatch):
     assert found[:3] == alone[:3]
     np.testing.assert_array_equal(found.knots, alone.knots)
     np.testing.assert_array_equal(found.far, alone.far)
+    np.testing.assert_array_equal(found.knots[0], np.log([1, 5, 10]))
