@@ -182,7 +182,7 @@ def commands() -> dict[str, str]:
 
 def cell(text: str) -> str:
     """A text in a cell of a table: one line, and no sign of it is Markdown but code."""
-    return re.sub(r"([*<|])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([][*|])", r"\\\1", " ".join(text.split()).replace("<", "&lt;"))
 
 
 def from_root() -> dict[str, str]:

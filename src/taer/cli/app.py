@@ -78,7 +78,8 @@ app = _App(
     cls=_Panels,
     help="Classifiers that keep learning new classes, on top of any frozen pretrained model.\n\n"
     "Start with 'taer run', which compares heads on a data set that comes along, or with "
-    "'taer fit FILE --out head.safetensors', which teaches a head your own classes.",
+    "'taer fit FILE --out head.safetensors', which teaches a head your own classes. 'taer COMMAND --help' shows the "
+    "options of a command.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
