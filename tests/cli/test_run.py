@@ -354,6 +354,15 @@ def test_other_streams_give_all_formats_and_a_report(cli, file, kind, tmp_path):
     assert f"--stream {kind} --seeds 1" in page
 
 
+def test_a_report_repeats_the_number_of_passes_over_samples_that_come_once(cli, file, tmp_path):
+    options = ("--stream", "blurry", "--tasks", 5, "--seeds", 1, "--methods", "finetune", "--set", "epochs=1,10")
+    assert cli("run", file, *options)[0] == 0
+    assert cli("report", "results", "--out", "page")[0] == 0
+    page = next(tmp_path.rglob("page*/report.md")).read_text()
+    assert [line.rpartition(" ")[2] for line in page.splitlines() if line.startswith("taer run")] == [
+        "epochs=1", "epochs=10"]  # fmt: skip
+
+
 def test_a_narrow_terminal_folds_long_names_and_loses_nothing_of_them(cli, file, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     sweep = ("--set", "er.lr=0.001,0.01", "--set", "er.init=zero,uniform", "--set", "er.standardize=center,scale")
