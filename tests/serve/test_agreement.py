@@ -49,7 +49,7 @@ def test_a_version_that_cannot_be_read_after_its_commit_is_read_when_it_can_be(c
     taught(client, 0, 1)
     add(client, "class 2", vectors(2))
     with monkeypatch.context() as patch:
-        patch.setattr("taer.serve.store.load", fails)
+        patch.setattr("taer.serve.store.load_head", fails)
         learned = client.post("/learn")
         asked = client.post("/predict", json={"vectors": vectors(0, 1)})
     assert (learned.status_code, learned.json()["version"]) == (200, 2)

@@ -47,7 +47,7 @@ def labels_of(client, rows):
 def test_examples_tasks_predictions_and_going_back(client):
     assert client.get("/classes").json() == {
         "version": 0, "width": None, "backbone": None, "learning": False, "inbox": False, "automation": False,
-        "classes": [],
+        "several_labels": False, "classes": [],
     }  # fmt: skip
     assert client.post("/predict", json={"vectors": [[1, 2]]}).status_code == 409
     first = taught(client, 1, 0)
