@@ -155,7 +155,7 @@ def test_ties_are_answered_together_or_not_at_all():
 def test_all_answers_are_promised_in_words(halves, head):
     _, (X, y) = halves
     found = head.automate(X, head.predict(X), errors=0.05)  # every answer is right
-    assert found.coverage == 1 - found.unknown / found.samples
+    assert found.coverage == (found.samples - found.unknown) / found.samples
     assert (
         " need no person; at most 5 % of these answers are wrong, with a confidence of 95 %. They are all that are"
         in (repr(found))
