@@ -212,16 +212,23 @@ def view_of(space: Space, known: Classes, spread: Spread) -> View:
 
 def log_densities(space: Space, view: View, nu: float, spread: Spread) -> np.ndarray:
     """Tempered log-densities of rows for classes, in the precision of the rows."""
-    kind, shapes = space.rows.dtype, shapes_of(view.known, view.crossed, nu, spread)
-    weights, inner, variance = (each.astype(kind) for each in (shapes.weights, shapes.inner, shapes.variance))
+    shapes = shapes_of(view.known, view.crossed, nu, spread)
+    distances, off = distances_of(space, view, shapes)
+    distances -= np.minimum(((off @ shapes.inner.astype(off.dtype)) * off).sum(axis=2).T, shapes.most)
+    return log_density(shapes.height, distances, spread.width)
+
+
+def distances_of(space: Space, view: View, shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances of rows to classes in their inverse shapes without their rows, and the products with these."""
+    kind = space.rows.dtype
+    weights, variance = shapes.weights.astype(kind), shapes.variance.astype(kind)
     weighted = (shapes.weights * view.center).astype(kind)
     distances = view.squares / variance + np.square(space.along) @ weights.T - 2 * (space.along @ weighted.T)
     distances += (shapes.weights * np.square(view.center)).sum(axis=1).astype(kind)
     turned = view.crossed * shapes.weights[:, None]
     off = view.off / variance[:, None, None] + space.along @ turned.swapaxes(1, 2).astype(kind)
     off -= (turned @ view.center[:, :, None]).swapaxes(1, 2).astype(kind)
-    distances -= np.minimum(((off @ inner) * off).sum(axis=2).T, shapes.most)
-    return log_density(shapes.height, distances, spread.width)
+    return distances, off
 
 
 def log_density(heights: np.ndarray, distances: np.ndarray, width: int) -> np.ndarray:

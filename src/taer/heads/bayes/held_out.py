@@ -12,7 +12,9 @@ from taer.heads.bayes.density import (
     Space,
     Spread,
     Summary,
+    View,
     centers_of,
+    distances_of,
     log_density,
     merged,
     nothing,
@@ -64,20 +66,25 @@ def left_out_scores(space: Space, others: Summary, nu: float, spread: Spread) ->
     root = np.concatenate([known.rows[0], np.sqrt(others.n) * (others.mean - mean)[None], apart])
     lengths = np.append(known.lengths[0], np.ones(n_asked + 1))
     whole = Classes(np.array([left]), mean[None], known.rest, root[None], (root @ root.T)[None], lengths[None])
-    crossed = root @ q.T
-    shapes = shapes_of(whole, crossed[None], nu, spread)
-    inner, weights, variance = shapes.inner[0], shapes.weights[0], shapes.variance[0]
     away = space.rows - centers_of(np.array([left]), mean - apart / left, spread)  # from the class without each
-    across = away @ q.T
-    along = root @ away.T / variance + (crossed * weights) @ across.T  # in the shape without the rows of the class
-    turned = inner @ along
-    own = np.arange(-n_asked, 0), np.arange(n_asked)  # each sample along its own row
-    shrunk = np.maximum(n * (left + nu) * np.diagonal(inner)[-n_asked:] - 1, _ROUNDING) / left
-    reduced = (along * turned).sum(axis=0) - n / left * (left + nu) * np.square(turned[own]) / shrunk
-    reduced[shrunk <= _ROUNDING / left] = 0
-    squares = np.square(away).sum(axis=1) / variance + np.square(across) @ weights
-    heights = shapes.height - 0.5 * (1 - TEMPER) * np.log(shrunk)
-    return log_density(heights, squares - np.minimum(reduced, shapes.most), spread.width)
+    view = View(
+        whole,
+        (root @ q.T)[None],
+        np.zeros((1, len(q))),
+        np.square(away).sum(axis=1)[:, None],
+        (away @ root.T)[None],
+    )
+    shapes = shapes_of(whole, view.crossed, nu, spread)
+    distances, off = distances_of(Space(away, view.squares[:, 0], away @ q.T), view, shapes)
+    turned = off[0] @ shapes.inner[0]
+    # What a sample adds to the inverse shape follows from its own row, and is taken off again.
+    own = np.diagonal(turned[:, -n_asked:])
+    shrunk = (n * (left + nu) * np.diagonal(shapes.inner[0])[-n_asked:] - 1) / left
+    alone = shrunk * left <= _ROUNDING  # no other sample is near its direction: the class has none there without it
+    shrunk = np.where(alone, _ROUNDING / left, shrunk)
+    reduced = (turned * off[0]).sum(axis=1) - n / left * (left + nu) * np.square(own) / shrunk
+    distances = distances[:, 0] - np.minimum(np.where(alone, 0, reduced), shapes.most)
+    return log_density(shapes.height - 0.5 * (1 - TEMPER) * np.log(shrunk), distances, spread.width)
 
 
 def novelties_of(held_out: Mapping[int, tuple[Space, np.ndarray]], prior: Prior, densities: Densities) -> Found:
