@@ -41,7 +41,7 @@ PAGES = {
     "Streams": ("class_stream", "sample_stream", "make_stream"),
     "Statistics": ("ClassStatistics",),
     "Metrics": ("metrics",),
-    "Clusters": ("ray_cluster",),
+    "Ray clusters": ("ray_cluster",),
 }
 MODULES = {
     "Memories": ("taer.memory", ("GreedyBalanced", "Reservoir", "Herding", "GradientBased")),
