@@ -58,10 +58,10 @@ print("tickets per week:", ", ".join(str(len(rows)) for rows in weeks))
 # %% [markdown]
 # ## One week
 #
-# A person labels 100 tickets. `discover` proposes groups of tickets that belong to no known topic. Most tickets are about
-# known ones, so only groups are taken whose median is more novel than 98 % of known tickets. In each group the person
-# labels the five tickets that `suggest` picks. A ticket that is not about the topic of its group gets its own
-# label, so a group need not be pure. What is left of the 100 goes to tickets outside the groups, by `suggest`.
+# A person labels 100 tickets. `discover` proposes groups of no known topic. As most tickets are about known ones, only
+# groups are taken whose median is more novel than 98 % of known tickets. In each the person labels the five tickets
+# that `suggest` picks. Each gets its own label, so a group need not be pure. What is left of the 100 goes to tickets
+# outside the groups.
 
 
 # %%
