@@ -71,16 +71,24 @@ $(VENV)-otel/.installed: pyproject.toml
 	$(VENV)-otel/bin/pip install --quiet --disable-pip-version-check -e '.[otel,serve]'
 	@touch $@
 
+# What runs ONNX in a browser, as published.
+$(VENV)-web/.installed:
+	mkdir -p $(VENV)-web
+	cd $(VENV)-web && npm pack --silent onnxruntime-web@1.30.0
+	@touch $@
+
 # Fuzzing instruments what it imports; nothing else should be run like that.
 $(VENV)-fuzz/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-fuzz
 	$(VENV)-fuzz/bin/pip install --quiet --disable-pip-version-check 'atheris>=3' pyarrow -e '.[serve]'
 	@touch $@
 
+NPM := $(shell command -v npm)
 OTHERS = MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) TRITON_PYTHON=$(abspath $(VENV)-triton/bin/python) \
 	LABEL_STUDIO_PYTHON=$(abspath $(VENV)-label-studio/bin/python) LOGS_PYTHON=$(abspath $(VENV)-logs/bin/python) \
-	FUZZ_PYTHON=$(abspath $(VENV)-fuzz/bin/python) OTEL_PYTHON=$(abspath $(VENV)-otel/bin/python)
-OTHERS_INSTALLED = $(patsubst %,$(VENV)-%/.installed,mlflow triton label-studio logs fuzz otel)
+	FUZZ_PYTHON=$(abspath $(VENV)-fuzz/bin/python) OTEL_PYTHON=$(abspath $(VENV)-otel/bin/python) \
+	$(if $(NPM),ORT_WEB=$(abspath $(VENV)-web))
+OTHERS_INSTALLED = $(patsubst %,$(VENV)-%/.installed,mlflow triton label-studio logs fuzz otel $(if $(NPM),web))
 
 # A worker takes over what the other has left. What would be disturbed runs afterwards, alone.
 SLOW = $(OTHERS) $(BIN)/pytest -rs -m
@@ -164,4 +172,4 @@ evidence: $(VENV)/.installed-dev  ## measure a page of docs/evidence/ again and 
 endif
 
 clean:  ## remove the environments and the results
-	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-mlflow $(VENV)-triton $(VENV)-label-studio $(VENV)-logs $(VENV)-fuzz $(VENV)-otel $(VENV)-mutation $(VENV)-sbom $(BENCH_VENV) mutants dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-mlflow $(VENV)-triton $(VENV)-label-studio $(VENV)-logs $(VENV)-fuzz $(VENV)-otel $(VENV)-web $(VENV)-mutation $(VENV)-sbom $(BENCH_VENV) mutants dist site results .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

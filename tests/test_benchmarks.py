@@ -1,11 +1,14 @@
 """The benchmarks on small data, without Avalanche: their own checks must pass."""
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.pages import beyond
 from benchmarks.speed import check
 from taer.features import save_features
 from tests.conftest import small_features
@@ -63,7 +66,7 @@ def test_profile_and_growth_find_the_parts_of_a_head():
 def test_growth_of_the_heads_is_measured_with_its_exponent():
     done = run(
         "from benchmarks.speed import sizes\n"
-        "assert sizes.exponent([1, 10, 100, 1000], [5, 1, 100, 10_000]) == 2\n"
+        "assert round(sizes.exponent([1, 10, 100, 1000], [5, 1, 100, 10_000]), 9) == 2\n"
         "assert len(sizes.with_classes('bayes', 3000).classes_) == 3000\n"
         "classes, samples, widths = list(sizes.measure(quick=True))[1::3]\n"
         "assert [part.count('\\n| `') for part in (classes, samples, widths)] == [9, 3, 6]\n"
@@ -124,6 +127,24 @@ def test_cards_of_heads_that_find_classes_of_few_samples_are_checked(tmp_path):
 
 
 @pytest.mark.system
+def test_the_newer_closed_forms_are_one_table_per_set_and_backbone(tmp_path):
+    data = small_features()
+    save_features(replace(data, meta={**data.meta, "backbone": "small"}), tmp_path / "set.safetensors")
+    command = [sys.executable, "-m", "benchmarks.pages.fewshot", "--newer", "--methods", "ncm,teen",
+               "--features", str(tmp_path / "set.safetensors"), "--out", str(tmp_path / "out")]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "**set, small** (5 classes, then 5 tasks of 1)" in done.stdout
+    assert done.stdout.count("| `ncm` |") == done.stdout.count("| `teen` |") == 1
+    assert "–" not in done.stdout
+    assert done.stdout.count("**") >= 2 + 2 * 6  # the title, and the best of every column
+    missing = subprocess.run(
+        [*command, "--stored", "--methods", "ncm,teen,slda"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "| `slda` | – | – | – | – | – | – |" in missing.stdout
+
+
+@pytest.mark.system
 def test_other_readings_are_what_they_say():
     done = run(
         "import numpy as np, taer\n"
@@ -145,6 +166,20 @@ def test_other_readings_are_what_they_say():
         "assert taer.zoo.BiC()._old_share(task) == 1 / 2\n"
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_figures_of_a_page_are_drawn_from_its_tables():
+    def legend(svg):
+        return set(re.findall(r">([a-z]+(?:[- ][a-z]+)?)</text>", svg)) - {"number of tasks"}
+
+    pytest.importorskip("matplotlib")
+    drawn = dict(beyond.figures())
+    for file, svg in drawn.items():
+        assert {"bayes", "gauss-chain", "taer", "joint softmax"} <= legend(svg)
+        assert legend(svg) == legend((beyond.IMAGES / file).read_text()), (
+            "python -m benchmarks.pages.beyond --parts figures"
+        )
+    assert len(drawn) == 2
 
 
 def test_a_slow_down_is_found():

@@ -56,7 +56,7 @@ COMMANDS = {  # guides, and what their commands print among other things
     "serving": "400 examples of 5 classes; 17 classes in all",
 }
 FAST = ("corrections", "unknowns")
-GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
+GUIDES = sorted(set((ROOT / "docs/guides").glob("*.md")) - {ROOT / "docs/guides/README.md"})
 
 
 def python_blocks(name):
@@ -205,7 +205,7 @@ def test_the_walks_of_contributing_name_functions_that_exist():
 
 
 @pytest.mark.slow
-def test_the_head_of_scaling_learns_on_a_cluster(capsys):
+def test_the_head_of_scaling_learns_on_a_cluster():
     (code,) = python_blocks("docs/guides/scaling.md")
     space: dict = {}
     exec(code, space)
@@ -218,6 +218,16 @@ def test_heads_to_choose_from_are_in_the_readme_and_every_head_is_public():
     for name, head in taer.HEADS.items():
         assert f"`{name}`" in text or name not in CORE
         assert getattr(taer if name in CORE else taer.zoo, head.__name__) is head
+
+
+def test_the_page_of_guides_has_the_order_of_the_navigation():
+    """Their folder is flat; this page and the navigation of the site group them."""
+    nav = (ROOT / "mkdocs.yml").read_text().partition("  - Guides:\n")[2].partition("  - Reference:\n")[0]
+    page = (ROOT / "docs/guides/README.md").read_text()
+    assert re.findall(r"^      - (.+):$", nav, re.M) == re.findall(r"^## (.+)$", page, re.M)
+    named = re.findall(r'^ +- "?(.+?)"?: guides/(.+)$', nav, re.M)
+    assert named == re.findall(r"^- \[(.+?)\]\((.+?)\)", page, re.M)
+    assert {name for _, name in named} == {page.name for page in GUIDES}
 
 
 def test_every_recipe_is_shown_on_the_page_about_shipping():

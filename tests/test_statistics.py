@@ -218,9 +218,8 @@ def test_the_covariance_has_the_unbiased_divisor(data):
     np.testing.assert_allclose(collect(X, y).covariance(), centered.T @ centered / (len(X) - 6), rtol=1e-9)
     two = np.array([[0.0], [2.0]])
     np.testing.assert_allclose(collect(two, np.zeros(2, int)).covariance(), 2.0)  # one degree of freedom
-    np.testing.assert_allclose(
-        weighted(two, [0, 0], [0.05, 0.05]).covariance(), 1.0
-    )  # of small weights: their mean
+    # of small weights: their mean
+    np.testing.assert_allclose(weighted(two, [0, 0], [0.05, 0.05]).covariance(), 1.0)
     np.testing.assert_allclose(weighted(two, [0, 0], [0.75, 0.75]).covariance(), 1.5)
     same = np.repeat([[0.1, 1e8]], 7, axis=0)
     np.testing.assert_array_equal(collect(same, np.zeros(7, int)).covariance(), np.zeros((2, 2)))
@@ -296,3 +295,123 @@ def test_statistics_that_cannot_be_are_refused(data):
 def test_statistics_of_nothing_are_restored():
     empty = ClassStatistics(3, per_class=True)
     assert ClassStatistics.from_arrays(empty.to_arrays()).to_arrays()["scatters"].shape == (0, 3, 3)
+
+
+def test_the_diagonal_is_that_of_the_whole(data):
+    X, y = data
+    found, whole = weighted(X, y, None, diagonal=True), weighted(X, y, None)
+    assert found.scatter.shape == (5,)
+    np.testing.assert_allclose(found.scatter, np.diagonal(whole.scatter))
+    np.testing.assert_allclose(found.covariance(), np.diagonal(whole.covariance()))
+    half = weighted(X[:150], y[:150], None, diagonal=True)
+    assert_same(found - half, weighted(X[150:], y[150:], None, diagonal=True))
+    same = np.repeat([[0.1, 1e8]], 7, axis=0)
+    assert weighted(same, np.zeros(7, int), None, diagonal=True).covariance().shape == (2,)
+    assert collect(same, np.zeros(7, int)).covariance().shape == (2, 2)
+
+
+def test_half_precision_is_added_up_in_double():
+    X = np.random.default_rng(0).normal(size=(5000, 2)) * np.geomspace(1e-3, 1e3, 5000)[:, None]
+    half = X.astype(np.float16)
+    np.testing.assert_allclose(
+        collect(half, np.zeros(5000, int)).means[0], half.astype(np.float64).mean(axis=0), rtol=1e-12
+    )
+
+
+def test_weights_may_be_truth_values():
+    found = weighted(np.array([[1.0], [3.0], [5.0]]), [0, 0, 1], [True, True, True])
+    assert found.counts.tolist() == [2.0, 1.0]
+    assert found.means.ravel().tolist() == [2.0, 5.0]
+
+
+def test_what_is_no_table_is_told_by_its_name():
+    for name, X, y in (("X", {"a": 1}, [0]), ("y", [[1.0]], {"a": 1})):
+        with pytest.raises(ValueError, match=rf"^{name}: expected a list"):
+            ClassStatistics(1).update(X, y)
+
+
+def test_what_is_not_there_is_not_taken_away():
+    X, y = np.arange(12.0)[:, None], np.repeat([0, 5], 6)
+    some = collect(X, y)
+    told = r"^more samples are taken away than there are$"
+    for rows, labels in (
+        (X[:1], [3]),  # another class, with fewer samples than any
+        (X[:1], [9]),
+        (X[[0, 1, 2, 3, 4, 5, 0]], [0] * 7),
+    ):
+        with pytest.raises(ValueError, match=told):
+            some - weighted(rows, labels, None)
+    with pytest.raises(ValueError, match=r"^only statistics of the same width and kind can be combined$"):
+        some - weighted(X, y, None, diagonal=True)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e6])
+@pytest.mark.parametrize("kind", [{}, {"per_class": True}, {"diagonal": True}])
+def test_what_has_more_variance_is_no_part(size, kind):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)) * size, np.repeat([0, 1], 20)
+    part = weighted(5 * X[:10], y[:10], None, **kind)
+    with pytest.raises(
+        ValueError,
+        match=r"^what is taken away is not part of what there is: a variance would be negative$",
+    ):
+        weighted(X, y, None, **kind) - part
+
+
+def test_weights_are_taken_away_up_to_rounding():
+    X, y = np.array([[1.0], [4.0], [2.0]]), [0, 0, 1]
+    some = weighted(X, y, [0.5, 0.25, 1.0])
+    left = some - weighted(X[:1], [0], [0.5])
+    np.testing.assert_allclose(left.counts, [0.25, 1.0])
+    np.testing.assert_allclose(left.means, [[4.0], [2.0]])
+    for almost in (1 - 1e-11, 1 + 1e-11):  # what is left of the class, or missing, is rounding
+        assert (some - weighted(X[2:], [1], [almost])).labels.tolist() == [0]
+    assert (some - weighted(X[2:], [1], [1 - 1e-6])).labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [{}, {"per_class": True}, {"diagonal": True}])
+def test_a_feature_that_is_constant_in_the_rest_has_no_variance_there(kind):
+    """Only rounding is left of it, of either sign, and of its products with other features."""
+    rng, rounding = np.random.default_rng(0), 0
+    for _ in range(20):
+        X, y = rng.normal(size=(30, 3)) + 1e6, np.zeros(30, int)
+        X[:, 1] = 1e8 * rng.random()
+        whole, part = (weighted(X[rows], y[rows], None, **kind) for rows in (slice(None), slice(11)))
+        left = whole - part
+        scatter = left.scatter if "diagonal" not in kind else np.diag(left.scatter)
+        np.testing.assert_array_equal(scatter[1], 0)
+        np.testing.assert_array_equal(scatter[:, 1], 0)
+        np.testing.assert_allclose(
+            np.diagonal(scatter)[[0, 2]], np.square(X[11:] - X[11:].mean(axis=0)).sum(axis=0)[[0, 2]], rtol=1e-3
+        )
+        rounding += (whole.means[0, 1] != X[0, 1]) + (part.means[0, 1] != X[0, 1])
+    assert rounding > 5  # otherwise there was nothing to remove
+
+
+def test_the_degrees_of_freedom_of_the_others_are_theirs():
+    some = collect(np.array([[0.0], [1.0], [5.0], [7.0], [9.0]]), np.array([0, 0, 0, 1, 1]))
+    np.testing.assert_allclose(some.without(0).scatter, some.scatter / 3)
+    np.testing.assert_allclose(some.without(1).scatter, some.scatter * 2 / 3)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_statistics_of_moved_and_of_relabeled_rows(data, per_class):
+    X, y = data
+    some = collect(X, y, per_class)
+    by = np.arange(5.0)
+    assert_same(some.moved(by), collect(X + by, y, per_class))
+    new = np.array([3, 0, 5, 1, 9, 2])
+    assert_same(some.relabeled(new), collect(X, new[y], per_class))
+    assert_same(some, collect(X, y, per_class))
+    with pytest.raises(ValueError, match="zip"):
+        some.relabeled(new[:5])
+
+
+def test_an_asymmetry_is_measured_by_the_largest_entry():
+    x = np.arange(6.0)
+    some = collect(np.column_stack([x, x, 1 - x]), np.zeros(6, int))
+    largest = some.scatter.max()
+    tilted = np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]]) * largest
+    forged(some, scatter=some.scatter + 5e-7 * tilted).check(3, 1)
+    with pytest.raises(ValueError, match="symmetric"):
+        forged(some, scatter=some.scatter + 5e-6 * tilted).check(3, 1)

@@ -198,9 +198,8 @@ def test_a_blurry_stream_has_its_shares(many, kind, still, leaving):
     home = np.array_split(order[still:], 4)
     assert found.sum(axis=1).tolist() == [500] * 4  # as many come as leave
     away = [int(np.delete(found[:, group], t, axis=0).sum()) for t, group in enumerate(home)]
-    assert all(
-        0.6 * leaving <= number <= leaving for number in away
-    )  # about a quarter falls back into its own session
+    # about a quarter falls back into its own session
+    assert all(0.6 * leaving <= number <= leaving for number in away)
     assert every_row_once(stream)
     assert stream.returning
     assert stream.kind == {"blurry": "blurry-50-10"}.get(kind, kind)

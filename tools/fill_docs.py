@@ -10,7 +10,7 @@ A page marks a place with ``<!-- measured: SECTION -->`` and ``<!-- end -->``, o
 ``<!-- measured: SECTION / BLOCK -->``. A section is a heading of the measured file, a block begins with a bold title;
 the beginning of the heading or title is enough. The text between the marks is replaced. Figures named ``images/NAME.svg``
 are copied from ``figures/`` beside the measured file. A mark without a section or block in the measured file is an error;
-with ``--some`` its text is kept.
+with ``--some`` its text is kept. With ``--rows``, so are rows of a table that the measured table lacks.
 
     python tools/fill_docs.py cards
 
@@ -41,6 +41,7 @@ from taer.heads.registry import CORE
 MARK = re.compile(r"(<!-- measured: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 CARDS = re.compile(r"(<!-- cards: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"^\| head \|.*\n(?:\|.*\n)+", re.MULTILINE)
+ROWS = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->).*?(<!-- / -->)", re.DOTALL)
 BANKING77 = re.compile(r"(<!-- figures: banking77 -->\n).*?(<!-- end -->)", re.DOTALL)
 ROOT = Path(__file__).parents[1]
@@ -81,18 +82,44 @@ def measured(text: str, name: str) -> str:
     return body
 
 
-def filled(page: str, source: str, some: bool) -> str:
-    """A page with its marked places replaced; with ``some``, those that the source lacks are kept."""
+def filled(page: str, source: str, some: bool, rows: bool = False) -> str:
+    """A page with its marked places replaced; with ``some``, those that the source lacks are kept.
+
+    With ``rows``, rows that its tables lack are kept, too.
+    """
 
     def fill(mark: re.Match[str]) -> str:
         try:
-            return f"{mark[1]}{measured(source, mark[2])}\n{mark[3]}"
+            found = measured(source, mark[2])
         except Lacking:
-            if some:
+            if some or rows:
                 return mark[0]
             raise
+        before = mark[0].removeprefix(mark[1]).removesuffix(mark[3])
+        return f"{mark[1]}{with_rows(before, found) if rows else found}\n{mark[3]}"
 
     return MARK.sub(fill, page)
+
+
+def with_rows(before: str, found: str) -> str:
+    """Tables with the rows that were found again, and new ones; everything else as before."""
+    tables = iter(ROWS.findall(found))
+
+    def merge(table: re.Match[str]) -> str:
+        header, line, *rows = table[0].splitlines()
+        new_header, _, *new = next(tables, "").splitlines() or ["", ""]
+        if header != new_header:
+            raise SystemExit(f"--rows: the measured table has other columns: {new_header}")
+        names = [row.split("|")[1] for row in rows]
+        for place, row in enumerate(new):
+            if (name := row.split("|")[1]) in names:
+                rows[names.index(name)] = row
+            else:
+                rows.insert(place, row)
+                names.insert(place, name)
+        return "".join(f"{line}\n" for line in (header, line, *rows))
+
+    return ROWS.sub(merge, before).rstrip("\n")
 
 
 def heads_table(heads: Mapping[str, type[Head]]) -> str:
@@ -228,9 +255,10 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("measured", type=Path)
     parser.add_argument("--some", action="store_true", help="keep places that the measured file lacks")
+    parser.add_argument("--rows", action="store_true", help="the same, and rows that a measured table lacks")
     options = parser.parse_args()
     text, source = options.page.read_text(), options.measured.read_text()
-    options.page.write_text(filled(text, source, options.some))
+    options.page.write_text(filled(text, source, options.some, options.rows))
     for name in IMAGE.findall(text):
         if (figure := options.measured.parent / "figures" / name).is_file():
             shutil.copy(figure, options.page.parent / "images" / name)

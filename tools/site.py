@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import jupytext
+import typer
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -25,6 +24,7 @@ from nbconvert import MarkdownExporter
 from traitlets.config import Config
 
 import taer
+from taer.cli import app
 from taer.heads.card import GROUPS
 from taer.heads.registry import CORE
 
@@ -160,14 +160,29 @@ def page_of(title: str, names: tuple[str, ...]) -> str:
 
 
 def commands() -> dict[str, str]:
-    """Every command with its options, as typer writes them."""
-    typer = [sys.executable, "-m", "typer", "taer.cli", "utils", "docs", "--name", "taer"]
-    done = subprocess.run(typer, cwd=ROOT, capture_output=True, text=True, check=True)
-    summaries = dict(re.findall(r"^## `taer (\w+)`\n\n(.+)$", done.stdout, re.MULTILINE))
-    listed, marker, described = done.stdout.replace("# `taer`", "# Commands", 1).partition("\n## ")
-    for name, summary in summaries.items():  # which typer cuts short in its list
-        listed = re.sub(rf"^\* `{name}`: .*$", f"* [`{name}`](#taer-{name}): {summary}", listed, flags=re.MULTILINE)
-    return {"reference/commands.md": listed + marker + described}
+    """Every command with its options, in the panels of ``taer --help``."""
+    group: Any = typer.main.get_command(app)
+    page = ["# Commands", "`taer --help` lists the commands, `taer fit --help` the options of one.", ""]
+    described = []
+    for panel, names in group.panels().items():
+        page += [f"**{panel}**", ""]
+        for name in names:
+            command = group.commands[name]
+            summary, _, more = inspect.cleandoc(command.help).partition("\n")
+            page.append(f"- [`{name}`](#taer-{name}): {' '.join(summary.split())}")
+            context = typer.Context(command, info_name=f"taer {name}")
+            usage = " ".join([f"taer {name}", *command.collect_usage_pieces(context)])
+            described += [f"## `taer {name}`", f"{summary}\n{more}", f"```text\n{usage}\n```"]
+            for title, members in command.panels(context).items():
+                rows = "".join(f"| `{option}` | {cell(text)} |\n" for option, text in members)
+                described.append(f"| {title} | |\n|---|---|\n{rows}")
+        page.append("")
+    return {"reference/commands.md": "\n".join(page) + "\n" + "\n\n".join(described)}
+
+
+def cell(text: str) -> str:
+    """A text in a cell of a table: one line, and no sign of it is Markdown but code."""
+    return re.sub(r"([][*|])", r"\\\1", " ".join(text.split()).replace("<", "&lt;"))
 
 
 def from_root() -> dict[str, str]:

@@ -4,19 +4,22 @@
     python -m benchmarks.notes.tried --features DIR --out results >> beyond.out.md
     python tools/fill_docs.py docs/evidence/beyond.md beyond.out.md
     python tools/fill_docs.py docs/guides/choosing.md beyond.out.md
+    python -m benchmarks.pages.beyond --parts figures
 
 DIR holds cub200-resnet18.safetensors and cifar100-resnet18.safetensors, and photos.safetensors if there is one (see
 docs/guides/features.md). Runs are kept in --out and not run again; with --stored nothing is run, and missing results show
-as a dash. --parts decision runs only what docs/guides/choosing.md needs. Figures are written to docs/evidence/images.
+as a dash. --parts decision runs only what docs/guides/choosing.md needs, --heads bayes measures only this head, and
+``fill_docs.py --rows`` then replaces only its rows. Figures are drawn from the tables of the page.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +37,8 @@ from taer.report.figures import Curve, curves
 from taer.stream import class_stream
 from taer.threads import one_blas_thread
 
-IMAGES = Path(__file__).parents[2] / "docs" / "evidence" / "images"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "beyond.md"
+IMAGES = PAGE.parent / "images"
 TASKS = (5, 10, 20, 50)
 RANKS = (0, 4, 16, 64, 512)
 MEMORIES = (200, 1000, 5000, 20000)
@@ -43,6 +47,7 @@ TITLES = {"cub200-resnet18": "CUB-200", "cifar100-resnet18": "CIFAR-100"}
 # The heads of the shorter tables.
 SHOWN = (
     "bayes",
+    "bayes-replay",
     "gauss-chain",
     "gauss-frozen",
     "lda-frozen",
@@ -69,13 +74,17 @@ class Bench:
     out: Path
     jobs: int
     stored: bool
+    heads: tuple[str, ...] = tuple(HEADS)
+
+    def among(self, methods: Iterable[str]) -> list[str]:
+        return [method for method in methods if method in self.heads]
 
     def run_all(self) -> None:
         """All of the large table in one grid, so that no worker waits."""
         runs = [
             run
             for name in TITLES
-            for method in ALL
+            for method in self.among(ALL)
             for tasks in TASKS
             for run in _runs(self.sets[name], method, tasks)
         ]
@@ -97,7 +106,7 @@ class Bench:
         """A measurement that is no run, kept beside the results."""
         path = self.out / f"{name}-{data.fingerprint[:20]}.json"
         if not path.is_file():
-            if self.stored:
+            if self.stored or len(self.heads) < len(HEADS):
                 return None
             self.out.mkdir(parents=True, exist_ok=True)
             with one_blas_thread():
@@ -216,7 +225,7 @@ def accuracy(bench: Bench) -> str:
     for name, title in TITLES.items():
         joint = bench.once("joint-softmax", bench.sets[name], joint_softmax)
         rows = []
-        for method in ALL:
+        for method in bench.among(ALL):
             found = [bench.results(bench.sets[name], method, n) for n in TASKS]
             if any(found):
                 rows.append([f"`{method}`", *(percent(one, key) for one in found for key in ("A_T", "AIA"))])
@@ -228,7 +237,7 @@ def accuracy(bench: Bench) -> str:
 
 def calibration(bench: Bench) -> str:
     rows = []
-    for method in SHOWN:
+    for method in bench.among(SHOWN):
         found = [bench.results(data, method) for data in (bench.sets[name] for name in TITLES)]
         errors = ["–" if one is None else shown([result["ece"][-1] for result in one], 3) for one in found]
         areas = ["–" if one is None else shown([mean_auroc(result) or 0 for result in one], 3) for one in found]
@@ -240,7 +249,7 @@ def auroc(bench: Bench) -> str:
     parts = []
     for name, title in TITLES.items():
         rows = []
-        for method in SHOWN:
+        for method in bench.among(SHOWN):
             if found := bench.results(bench.sets[name], method):
                 areas = np.mean([result["novelty_auroc"] for result in found], axis=0)
                 rows.append([f"`{method}`", *(f"{area:.3f}" for area in areas)])
@@ -268,7 +277,7 @@ def ranks(bench: Bench) -> str:
 
 def exemplars(bench: Bench) -> str:
     rows = []
-    for method in ("taer", "er"):
+    for method in bench.among(("taer", "er")):
         for memory in MEMORIES:
             row = [f"`{method}`, {memory:,} samples"]
             for name in TITLES:
@@ -276,7 +285,7 @@ def exemplars(bench: Bench) -> str:
                 found = bench.results(bench.sets[name], method, **extra)
                 row += ["–", "–"] if found is None else [percent(found, "A_T"), size(kept_bytes(found))]
             rows.append(row)
-    for method in ("ncm", "lda-frozen", "gauss-chain"):
+    for method in bench.among(("ncm", "lda-frozen", "bayes", "gauss-chain")):
         row = [f"`{method}`"]
         for name in TITLES:
             found = bench.results(bench.sets[name], method)
@@ -289,12 +298,15 @@ def others(bench: Bench) -> str:
     """Data sets that no part of a head was settled on."""
     streams = [(name, data, n) for name, data in bench.sets.items() if name not in TITLES for n in (5, 10)]
     rows = []
-    for method in ("gauss-chain", "gauss-frozen", "lda-frozen", "slda", "ncm", "taer", "joint"):
+    for method in bench.among(
+        ("bayes", "gauss-chain", "gauss-frozen", "lda-frozen", "slda", "ncm", "taer", "joint")
+    ):
         rows.append([f"`{method}`", *(percent(bench.results(data, method, n), "A_T") for _, data, n in streams)])
     joint = [bench.once("joint-softmax", data, joint_softmax) for _, data, _ in streams]
-    rows.append(
-        ["converged joint softmax", *("–" if one is None else f"{100 * one['accuracy']:.2f}" for one in joint)]
-    )
+    if any(joint):
+        rows.append(
+            ["converged joint softmax", *("–" if one is None else f"{100 * one['accuracy']:.2f}" for one in joint)]
+        )
     return table(["head", *(f"{name}, N = {n}" for name, _, n in streams)], rows)
 
 
@@ -320,7 +332,7 @@ def decision(bench: Bench) -> str:
 def sizes(bench: Bench, methods: Iterable[str] = SHOWN) -> str:
     rows = []
     seconds = bench.once("learning-seconds", bench.sets["cifar100-resnet18"], learning_seconds) or {}
-    for method in methods:
+    for method in bench.among(methods):
         found = [bench.results(bench.sets[name], method) for name in TITLES]
         stored = ["–" if one is None else size(kept_bytes(one)) for one in found]
         spent = f"{seconds[method]:.2f}" if method in seconds else "–"
@@ -329,46 +341,66 @@ def sizes(bench: Bench, methods: Iterable[str] = SHOWN) -> str:
     return table(header, rows)
 
 
-def figures(bench: Bench) -> Iterator[tuple[str, str]]:
-    """Accuracy against the number of tasks and against bytes, as SVG."""
+def figures() -> Iterator[tuple[str, str]]:
+    """Accuracy against the number of tasks and against bytes, as SVG, drawn from the tables of the page."""
     panels: dict[str, list[Curve]] = {}
-    for name, title in TITLES.items():
-        for method in SHOWN:
-            found = [bench.results(bench.sets[name], method, n) for n in TASKS]
-            if method not in ("er", "finetune") and all(found):
-                seeds = min(len(one or ()) for one in found)
-                points = 100 * np.array([[result["A_T"] for result in (one or [])[:seeds]] for one in found]).T
-                panels.setdefault(title, []).append(Curve(method, method, points))
-        panels[title] += _joint_line(bench, name, tuple(range(len(TASKS))))
+    for title, joint, rows in _tables("accuracy"):
+        for row in rows:
+            if row["head"] in SHOWN and row["head"] not in ("er", "finetune"):
+                points = [row[f"A_T, N = {n}"] for n in TASKS]
+                if "–" not in points:
+                    panels.setdefault(title, []).append(Curve(row["head"], row["head"], _band(points)))
+        panels[title].append(_joint_line(joint, tuple(range(len(TASKS)))))
     picture = curves("beyond-tasks", "", "", panels, [str(n) for n in TASKS], ("number of tasks", "A_T (%)"))
     yield "beyond-tasks.svg", picture.svg
+    (sizes,), (ranks,), (exemplars,) = (
+        [rows for *_, rows in _tables(name)] for name in ("sizes", "ranks", "exemplars")
+    )
+    joints = {title: joint for title, joint, _ in _tables("accuracy")}
     panels = {}
-    for name, title in TITLES.items():
-        for method in SHOWN:
-            sweeps: list[Mapping[str, Any]] = [{}]
-            if method in ("gauss-chain", "gauss-frozen"):
-                sweeps = [{"rank": rank} if rank != 64 else {} for rank in RANKS]
-            if method in ("taer", "er"):
-                sweeps = [{"memory_size": memory} if memory != 200 else {} for memory in MEMORIES]
-            seeds = 1 if method.startswith("gauss") else 3
-            found = [
-                one for sweep in sweeps if (one := bench.results(bench.sets[name], method, seeds=seeds, **sweep))
-            ]
-            if method != "finetune" and found:
-                points = np.array([[100 * np.mean([result["A_T"] for result in one]) for one in found]])
-                sizes = tuple(kept_bytes(one) / 1e6 for one in found)
-                panels.setdefault(title, []).append(Curve(method, method, points, x=sizes))
+    for title in TITLES.values():
+        for row in sizes:
+            head = row["head"]
+            found = [(row[title], row[f"bytes, {title}"])]
+            if head in ("gauss-chain", "gauss-frozen"):
+                found = [(one[f"{title}, `{head}`"], one[f"{title}, `{head}`, bytes"]) for one in ranks]
+            if head in ("taer", "er"):
+                budgets = [one for one in exemplars if one["head"].startswith(f"{head},")]
+                found = [(one[title], one[f"{title}, bytes"]) for one in budgets]
+            if head != "finetune" and "–" not in found[0]:
+                points = _band([accuracy for accuracy, _ in found])
+                at = tuple(float(size.removesuffix(" MB")) for _, size in found)
+                panels.setdefault(title, []).append(Curve(head, head, points, x=at))
         widths = [at for curve in panels[title] for at in curve.x]
-        panels[title] += _joint_line(bench, name, (min(widths), max(widths)))
+        panels[title].append(_joint_line(joints[title], (min(widths), max(widths))))
     picture = curves("beyond-bytes", "", "", panels, (), ("MB kept", "A_T (%), 10 tasks"), logarithmic=True)
     yield "beyond-bytes.svg", picture.svg
 
 
-def _joint_line(bench: Bench, name: str, x: tuple[float, ...]) -> list[Curve]:
-    joint = bench.once("joint-softmax", bench.sets[name], joint_softmax)
-    return (
-        [Curve("joint softmax", "joint", np.full((1, len(x)), 100 * joint["accuracy"]), True, x)] if joint else []
-    )
+def _tables(section: str) -> Iterator[tuple[str, float, list[dict[str, str]]]]:
+    """The tables of a marked place of the page: data set, accuracy of the joint softmax, and rows."""
+    place = re.search(rf"<!-- measured: {section} -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    for title, lines in re.findall(r"(?:\*\*(.+)\n\n)?((?:\|.*\n)+)", place[1] if place else ""):
+        header, _, *rows = (
+            [cell.strip() for cell in line.strip("| \n").split(" | ")] for line in lines.splitlines()
+        )
+        joint = re.search(r"joint softmax: ([\d.]+)", title)
+        cells = [dict(zip(header, row, strict=True)) for row in rows]
+        for row in cells:
+            row["head"] = row.get("head", "").replace("`", "")
+        yield title.partition("**")[0], float(joint[1]) if joint else 0.0, cells
+
+
+def _band(cells: list[str]) -> np.ndarray:
+    """Mean and standard deviation as two curves; the figure shows their mean, and what is between them."""
+    found = [cell.split(" ± ") for cell in cells]
+    mean = np.array([float(one[0]) for one in found])
+    spread = np.array([float(one[1]) if len(one) > 1 else 0.0 for one in found])
+    return np.stack([mean - spread, mean + spread])
+
+
+def _joint_line(accuracy: float, x: tuple[float, ...]) -> Curve:
+    return Curve("joint softmax", "joint", np.full((1, len(x)), accuracy), True, x)
 
 
 TABLES = {
@@ -386,25 +418,28 @@ TABLES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", type=Path, required=True)
+    parser.add_argument("--features", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--parts", default=",".join([*TABLES, "figures"]))
+    parser.add_argument("--parts", default=",".join(TABLES), help="or figures, from the page")
+    parser.add_argument("--heads", default=",".join(HEADS), help="only these heads, separated by commas")
     parser.add_argument("--stored", action="store_true", help="only what is in --out")
     options = parser.parse_args()
+    if options.parts == "figures":
+        for file, svg in figures():
+            (IMAGES / file).write_text(svg)
+        return
+    if options.features is None:
+        parser.error("--features is needed, except for --parts figures")
     sets = {name: load_features(options.features / f"{name}.safetensors") for name in TITLES}
     sets["sketches100"] = load_features()
     if (photos := options.features / "photos.safetensors").is_file():
         sets["photos"] = load_features(photos)
-    bench = Bench(sets, options.out, options.jobs, options.stored)
+    bench = Bench(sets, options.out, options.jobs, options.stored, tuple(options.heads.split(",")))
     parts = options.parts.split(",")
     if "accuracy" in parts and not options.stored:
         bench.run_all()
     for name in parts:
-        if name == "figures":
-            for file, svg in figures(bench):
-                (IMAGES / file).write_text(svg)
-            continue
         print(f"### {name}\n\n{TABLES[name](bench)}\n", flush=True)
 
 

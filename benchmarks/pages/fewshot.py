@@ -12,6 +12,12 @@ samples, later ones a few per class, drawn by the seed. A head learns the first 
 there for each number of samples. Everything is kept in --out: run again, and only what is missing is run. With --stored
 nothing is run, and what is missing shows as a dash.
 
+    python -m benchmarks.pages.fewshot --newer --features FILE… > newer.out.md
+    python tools/fill_docs.py --some docs/evidence/fewshot.md newer.out.md
+
+With --newer: the closed forms published since 2023 beside their siblings and ``bayes``, with all, five and one examples and
+one seed; one table for each data set and backbone.
+
 With --cards every head learns five samples per new class with one seed, for the fact ``few_shot`` on its card: a head finds
 new classes if their accuracy after the last task is at least two fifths of that of the first task's classes. Cards that
 differ are named on stderr.
@@ -64,6 +70,7 @@ METHODS = (
     "joint",
 )
 OURS = ("bayes", "bayes-replay")
+NEWER = (*OURS, "slda", "ncm", "klda", "hycal", "teen", "gacl", "ranpac", "loranpac", "anacp")
 SHOTS = ("all", "20", "10", "5", "2", "1")
 DRAWN = ("bayes", "gauss-chain", "lda-frozen", "ncm", "taer", "logistic regression")
 PANELS = 6  # of the figure
@@ -288,6 +295,36 @@ def figure(bench: Bench) -> str:
     return curves("fewshot", "", "", panels, shots, ("samples per new class", "accuracy (%)")).svg if panels else ""
 
 
+def newer(bench: Bench) -> str:
+    """All classes and new ones after the last task, one table for each data set; the best of a column is bold."""
+    parts = ["### Beside newer closed forms"]
+    for data in bench.sets:
+        protocol = protocol_of(data)
+        sizes = [len(task) for task in protocol.stream(data, "all", 0).tasks]
+        columns = [(metric, shots) for metric in ("last", "new") for shots in bench.shots]
+        found = {
+            (method, metric, shots): Spread.of(bench.values(data, method, shots)[metric]).mean
+            for method in bench.methods
+            for metric, shots in columns
+        }
+
+        def cell(method: str, metric: str, shots: str, found: dict[Any, float | None] = found) -> str:
+            mean = found[method, metric, shots]
+            if mean is None:
+                return "–"
+            others = [found[other, metric, shots] for other in bench.methods]
+            best = max(round(value, 1) for value in others if value is not None)
+            return f"**{mean:.1f}**" if round(mean, 1) == best else f"{mean:.1f}"
+
+        heading = [f"{'all' if metric == 'last' else 'new'} classes: {shots}" for metric, shots in columns]
+        rows = [[f"`{method}`", *(cell(method, *column) for column in columns)] for method in bench.methods]
+        title = ", ".join([protocol.title, *[data.meta["backbone"]] * ("backbone" in data.meta)])
+        later = " or ".join(map(str, dict.fromkeys(sizes[1:])))
+        parts.append(f"**{title}** ({sizes[0]} classes, then {len(sizes) - 1} tasks of {later})\n\n"
+                     f"{table(['head', *heading], rows)}")  # fmt: skip
+    return "\n\n".join(parts)
+
+
 def cards(bench: Bench) -> str:
     """Which heads find classes of few samples beside classes of many, on the first data set."""
     rows = []
@@ -311,6 +348,9 @@ def main() -> None:
     parser.add_argument(
         "--cards", action="store_true", help="five samples per new class, one seed: the facts on the cards"
     )
+    parser.add_argument(
+        "--newer", action="store_true", help="the newer closed forms; all, 5 and 1 examples, one seed"
+    )
     parser.add_argument("--stored", action="store_true", help="only what is in --out")
     parser.add_argument(
         "--figure", type=Path, help="where the figure goes, such as docs/evidence/images/fewshot.svg"
@@ -318,9 +358,11 @@ def main() -> None:
     options = parser.parse_args()
     sets = [load_features(None if name == "sketches100" else name) for name in options.features]
     options.out.mkdir(parents=True, exist_ok=True)
-    shots, seeds = (["5"], 1) if options.cards else (options.shots.split(","), options.seeds)
-    usual = list(HEADS) if options.cards else [*METHODS, *REFITTED]
-    methods = options.methods.split(",") if options.methods else usual
+    shots, seeds = options.shots.split(","), options.seeds
+    if options.cards or options.newer:
+        shots, seeds = ["all", "5", "1"] if options.newer else ["5"], 1
+    usual = list(HEADS) if options.cards else NEWER if options.newer else [*METHODS, *REFITTED]
+    methods = options.methods.split(",") if options.methods else list(usual)
     if unknown := [name for name in methods if name not in HEADS and name not in REFITTED]:
         raise SystemExit(f"unknown method {unknown[0]!r}; there are {', '.join([*HEADS, *REFITTED])}")
     bench = Bench(sets, methods, shots, seeds, options.out)
@@ -329,7 +371,10 @@ def main() -> None:
             warnings.simplefilter("ignore", FewSamplesWarning)  # few samples are the point
             for data, method in product(sets, methods):
                 bench.run(data, method)
-    parts = [cards(bench)] if options.cards else [summary(bench), *(section(bench, data) for data in sets)]
+    if options.cards or options.newer:
+        parts = [newer(bench) if options.newer else cards(bench)]
+    else:
+        parts = [summary(bench), *(section(bench, data) for data in sets)]
     print(*parts, sep="\n\n", end="\n\n")
     if options.figure and (svg := figure(bench)):
         options.figure.write_text(svg)

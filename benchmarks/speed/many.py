@@ -32,9 +32,8 @@ from taer.origin import Origin
 from taer.serve.service import Service
 
 WIDTH, CLASSES, PER_CLASS = 384, 20, 10
-DIFFERENT = (
-    20  # heads that are learned; the others are copies of their folders, with which the server has the same work
-)
+# Heads that are learned. The others are copies of their folders, with which the server has the same work.
+DIFFERENT = 20
 BACKBONE = "minilm"
 PAUSE = 0.01  # between two requests to the quiet head
 ROUNDS = 5  # with and without the load in turn

@@ -67,6 +67,18 @@ class Predictions(TypedDict):
     predictions: list[Prediction]
 
 
+class LabelPrediction(TypedDict):
+    labels: Annotated[list[str], "Those that the sample has, in order of arrival; maybe none."]
+    probabilities: Annotated[list[ClassProbability], "The likeliest labels, each by itself."]
+
+
+class LabelPredictions(TypedDict):
+    """Answers of a head of several labels per sample."""
+
+    version: int
+    predictions: list[LabelPrediction]
+
+
 class Added(TypedDict):
     ids: list[int]
     waiting: Annotated[int, "Examples that wait to be learned, at most 100000."]
@@ -176,6 +188,7 @@ class Classes(TypedDict):
     learning: bool
     inbox: Annotated[bool, "Whether inputs that are unknown or uncertain are kept."]
     automation: Annotated[bool, "Whether answers are to be marked that need no person; see GET /automation."]
+    several_labels: Annotated[bool, "Whether a sample may have several labels, or none."]
     classes: Annotated[list[ClassEntry], "In order of learning, then those that wait."]
 
 
@@ -205,6 +218,8 @@ class VersionEntry(TypedDict):
     changes: Changes | None
     candidate: Annotated[bool, "Whether it waits to be promoted."]
     warnings: Annotated[list[str], "What may be wrong with the task, such as too few examples."]
+    f1_micro: NotRequired[Annotated[float | None, "On held-out examples, of a head of several labels."]]
+    f1_macro: NotRequired[float | None]
 
 
 class History(TypedDict):

@@ -80,7 +80,7 @@ def test_other_columns_are_named(cli, model, tmp_path):
     assert cli("learn", model, "other.csv", "--text-column", "body", "--label-column", "queue")[0] == 0
 
 
-def test_another_backbone_than_that_of_the_head_is_refused(cli, model, file, monkeypatch):
+def test_another_backbone_than_that_of_the_head_is_refused(cli, model, file):
     assert "gray reads images, the data are texts" in cli("learn", model, "questions.csv", "--backbone", "gray")[2]
     cli("fit", file, "--method", "ncm", "--out", "numbers")
     assert "the head does not know its backbone" in cli("learn", "numbers", "questions.csv")[2]

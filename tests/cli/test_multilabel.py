@@ -72,5 +72,5 @@ def test_what_does_not_fit_several_labels_is_refused(cli, table):
         assert (code, words in err) == (2, True), err
     assert cli(*fit)[0] == 0
     assert "--top is for heads of one label" in cli("predict", "m.safetensors", "aa", "--top", 2)[2]
-    refusal = "which only fit, learn and predict take; the service does not take them yet"
+    refusal = "which only fit, learn, predict and serve take"
     assert refusal in cli("forget", "m.safetensors", "a")[2]

@@ -213,6 +213,17 @@ def test_version_and_help(cli):
     assert cli("run", "-h")[1] == cli("run", "--help")[1]
 
 
+def test_options_of_a_command_are_in_panels_after_its_own(cli):
+    own, _, rest = cli("fit", "--help")[1].partition("\nSeveral labels per sample:\n")
+    labels, _, reading = rest.partition("\nTables, images and backbone:\n")
+    assert "--out" in own
+    assert "--help" in own
+    assert "--separator" in labels
+    assert "--text-column" in reading
+    assert "--text-column" not in own + labels
+    assert "{MODEL} [EXAMPLES]" in cli("learn", "--help")[1]
+
+
 def test_the_help_fits_80_columns_and_says_how_to_start(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     start, _, panels = cli("--help")[1].partition("Heads:")
@@ -341,6 +352,41 @@ def test_other_streams_give_all_formats_and_a_report(cli, file, kind, tmp_path):
     measured = {row["Class"]: float(row["ncm (%)"]) for row in csv.DictReader(by_class.read_text().splitlines())}
     assert measured == {name: spread["mean"] for name, spread in found["ncm"]["class_accuracy"].items()}
     assert f"--stream {kind} --seeds 1" in page
+
+
+def test_a_report_repeats_the_number_of_passes_over_samples_that_come_once(cli, file, tmp_path):
+    options = ("--stream", "blurry", "--tasks", 5, "--seeds", 1, "--methods", "finetune", "--set", "epochs=1,10")
+    assert cli("run", file, *options)[0] == 0
+    assert cli("report", "results", "--out", "page")[0] == 0
+    page = next(tmp_path.rglob("page*/report.md")).read_text()
+    assert [line.rpartition(" ")[2] for line in page.splitlines() if line.startswith("taer run")] == [
+        "epochs=1", "epochs=10"]  # fmt: skip
+
+
+def test_a_narrow_terminal_folds_long_names_and_loses_nothing_of_them(cli, file, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    sweep = ("--set", "er.lr=0.001,0.01", "--set", "er.init=zero,uniform", "--set", "er.standardize=center,scale")
+    options = ("--stream", "blurry", "--tasks", 5, "--seeds", 2, "--methods", "er,taer", *sweep)
+    code, out, err = cli("run", file, *options)
+    assert code == 0, err
+    assert "…" not in out
+    assert "in 5 sessions (blurry-50-10)" in " ".join(out.split())
+    table = out[: out.index("last: ")]
+    assert table.count("last (%)") == 1
+    assert [table.count(word) for word in ("0.001", "0.01", "zero", "uniform", "center")] == [4, 4, 4, 4, 4]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_latex_table_has_every_column(cli, file):
+    options = ("run", file, "--stream", "blurry", "--tasks", 5, "--seeds", 2, "--methods", "finetune,taer")
+    out = cli(*options, "--format", "latex")[1]
+    assert r"\begin{tabular}{lrrrrrrrrrr}" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("finetune")]
+    row = rows(cli(*options, "--format", "json")[1])["finetune"]
+    assert f"{row['last']['mean']:.2f} $\\pm$ {row['last']['std']:.2f}" in line
+    assert line.endswith(r"& 0 & 0 \\")
+    assert "taer & needs task boundaries" in out
+    assert out.endswith("\\end{tabular}\n")
 
 
 def test_a_long_tail_says_its_ratio_and_its_samples(cli, file, tmp_path):

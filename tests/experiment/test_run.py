@@ -16,6 +16,7 @@ import pytest
 import taer
 from taer.experiment import Run, execute, run_grid, source_digest, summarize
 from taer.stream import class_stream
+from taer.stream.kinds import make_stream
 from tests.experiment.conftest import same
 
 
@@ -105,9 +106,8 @@ def test_frozen_scores_are_computed_once_and_right(features):
     by_hand = [head.score(task.X_test, task.y_test) for task in stream]
     result = execute(Run(stream, "tests.experiment.test_run:Watched", {}, seed=7))
     np.testing.assert_allclose(result["accuracy_matrix"][-1], by_hand)
-    assert (
-        Watched.scored == [(len(features.test_y), 2)] * 5
-    )  # at each task, all test samples for the new classes only
+    # at each task, all test samples for the new classes only
+    assert Watched.scored == [(len(features.test_y), 2)] * 5
 
 
 def test_what_decides_a_result_decides_its_name(features, runs):
@@ -128,6 +128,17 @@ def test_what_decides_a_result_decides_its_name(features, runs):
     assert Run(base.stream, "taer", dict(base.params), base.seed).file_name == base.file_name
     default = Run(base.stream, "taer", {}, 0).file_name
     assert Run(base.stream, "taer", {"lr": 0.1}, 0).file_name == default  # a default given is the same run
+
+
+def test_samples_that_come_once_are_learned_in_one_pass(features):
+    """On streams in batches of ten, unless the number of passes is given."""
+    online, tasks = make_stream(features, "online", 5), class_stream(features, tasks=5)
+    assert Run(online, "er").head().epochs == 1
+    assert Run(online, "er").identity["params"]["epochs"] == 1
+    assert Run(online, "er", {"epochs": 3}).head().epochs == 3
+    assert Run(tasks, "er").head().epochs == taer.ER().epochs > 1
+    assert Run(online, "er").file_name == Run(online, "er", {"epochs": 1}).file_name
+    assert "epochs" not in Run(online, "ncm").head().get_params()
 
 
 @pytest.mark.slow

@@ -257,7 +257,7 @@ def test_an_export_is_kept_until_something_changes(monkeypatch, tmp_path, pictur
     assert built[2:] == ["other weights"]
 
 
-def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path, pictures):
+def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
     (tmp_path / "taer").write_text("a file where the folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())

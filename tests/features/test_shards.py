@@ -111,7 +111,7 @@ def test_a_file_that_changed_behind_its_address_is_copied_again(features, store,
         np.testing.assert_array_equal(loaded.train_x, changed.train_x)
 
 
-def test_shards_behind_an_address(features, shards, store, cli, tmp_path):
+def test_shards_behind_an_address(features, shards, store, cli):
     store.put(str(shards), "/bucket/set", recursive=True)
     assert taer.load_features("memory://bucket/set").fingerprint == features.fingerprint
     assert features.fingerprint in cli("info", "memory://bucket/set")[1]

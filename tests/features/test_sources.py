@@ -382,7 +382,7 @@ def test_hugging_face_data_set_in_a_local_folder(tmp_path, kind, monkeypatch):
     assert (third.getpixel((0, 0))[0] if kind == "image" else third) == (3 if kind == "image" else "text 3")
 
 
-def test_hub_out_of_reach(monkeypatch, tmp_path):
+def test_hub_out_of_reach(monkeypatch):
     datasets = pytest.importorskip("datasets")
 
     asked = []

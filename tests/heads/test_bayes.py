@@ -11,8 +11,18 @@ from scipy.stats import multivariate_t
 import taer
 from taer.heads.bayes import held_out, state, trial
 from taer.heads.bayes.constants import STRENGTHS
-from taer.heads.bayes.density import Classes, Space, Spread, Summary, log_densities, merged, summarize, view_of
-from taer.heads.bayes.held_out import folded_scores
+from taer.heads.bayes.density import (
+    Classes,
+    Space,
+    Spread,
+    Summary,
+    log_densities,
+    merged,
+    nothing,
+    summarize,
+    view_of,
+)
+from taer.heads.bayes.held_out import left_out_scores
 from tests.conftest import blobs
 
 
@@ -92,7 +102,7 @@ def test_the_predictive_is_the_student_t_that_it_says():
     space = Space(rows, np.square(rows).sum(axis=1), rows[:, :4])
     for n in (1, 2, 7, 400):
         samples = rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d)
-        known = Classes.of(summarize(samples, d))
+        known = Classes.of(d, summarize(samples, d))
         found.append(log_densities(space, view_of(space, known, spread), nu, spread)[:, 0])
         centered = samples - samples.mean(axis=0)
         shape = (centered.T @ centered + nu * np.eye(d)) / (n + nu) + np.diag(psi / (n * psi + 1))
@@ -109,7 +119,7 @@ def test_with_many_samples_and_a_strong_prior_it_is_discriminant_analysis():
     spread, rows = Spread(np.zeros((0, 5)), np.zeros(0), 2.0, 5), rng.normal(size=(200, 5))
     means = rng.normal(size=(4, 5))
     space = Space(rows, np.square(rows).sum(axis=1), np.zeros((200, 0)))
-    known = Classes.of(*(Summary(1e9, mean, np.zeros((0, 5)), 1e9 * 5) for mean in means))
+    known = Classes.of(5, *(Summary(1e9, mean, np.zeros((0, 5)), 1e9 * 5) for mean in means))
     scores = log_densities(space, view_of(space, known, spread), 1e12, spread)
     nearest = np.square(rows[:, None] - means).sum(axis=2).argmin(axis=1)
     np.testing.assert_array_equal(np.argmax(scores, axis=1), nearest)
@@ -129,18 +139,30 @@ def test_summaries_add_up():
     np.testing.assert_allclose(total.root.T @ total.root, whole.root.T @ whole.root, atol=1e-9)
 
 
-def test_classes_of_samples_and_without_folds_are_those_of_their_summaries():
+def test_classes_of_samples_are_those_of_their_summaries():
     rng = np.random.default_rng(0)
     spread = Spread(np.linalg.qr(rng.normal(size=(12, 3)))[0].T, rng.uniform(0.1, 3, 3), 0.4, 12)
-    rows, samples, folds = rng.normal(size=(30, 12)), rng.normal(size=(18, 12)), np.arange(18) % 4
+    rows, samples = rng.normal(size=(30, 12)), rng.normal(size=(18, 12))
     space = Space(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T)
-    parts = [samples[folds != fold] for fold in range(4)] + [samples[:1], samples[:2]]
-    several = (Classes.of(*(summarize(part, 12) for part in parts)), Classes.shown(parts, 12, exact=64))
+    parts = [samples[:14], samples[4:], samples[:1], samples[:2]]
+    several = (Classes.of(12, *(summarize(part, 12) for part in parts)), Classes.shown(parts, 12, 64, 12))
     expected, shown = (log_densities(space, view_of(space, each, spread), 9.0, spread) for each in several)
     np.testing.assert_allclose(shown, expected, atol=1e-9)
-    seen = Space(samples, np.square(samples).sum(axis=1), samples @ spread.directions.T)
-    every = log_densities(seen, view_of(seen, several[0], spread), 9.0, spread)
-    np.testing.assert_allclose(folded_scores(seen, folds, 9.0, spread), every[np.arange(18), folds], atol=1e-9)
+
+
+@pytest.mark.parametrize("n_others", [0, 1, 9])
+def test_a_class_without_a_sample_is_the_one_that_is_learned_without_it(n_others):
+    rng = np.random.default_rng(0)
+    spread = Spread(np.linalg.qr(rng.normal(size=(12, 3)))[0].T, rng.uniform(0.1, 3, 3), 0.4, 12)
+    rows, others = rng.normal(size=(18, 12)) + 1, 2 * rng.normal(size=(n_others, 12))
+    space = Space(rows, np.square(rows).sum(axis=1), rows @ spread.directions.T)
+    expected = []
+    for at in range(18):
+        left = summarize(np.concatenate([np.delete(rows, at, axis=0), others]), 12)
+        asked = space.at(slice(at, at + 1))
+        expected += log_densities(asked, view_of(asked, Classes.of(12, left), spread), 9.0, spread)[0].tolist()
+    known = summarize(others, 12) if n_others else nothing(12)
+    np.testing.assert_allclose(left_out_scores(space, known, 9.0, spread), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

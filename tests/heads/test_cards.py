@@ -141,6 +141,15 @@ def test_the_filler_keeps_what_was_not_measured_only_if_told_so():
         filler().filled(page, "## two\nnew\n", some=False)
 
 
+def test_one_row_of_a_table_is_measured_again():
+    page = "<!-- measured: one -->\n**T**\n\n| head | A |\n|---|---|\n| `b` | 1 |\n| `c` | 2 |\n<!-- end -->\n"
+    again = "### one\n\n| head | A |\n|---|---|\n| `a` | 9 |\n| `c` | 8 |\n"
+    found = filler().filled(page, again, some=True, rows=True)
+    assert found == page.replace("| `b` |", "| `a` | 9 |\n| `b` |").replace("| `c` | 2 |", "| `c` | 8 |")
+    with pytest.raises(SystemExit, match="other columns"):
+        filler().filled(page, again.replace("| A |", "| B |"), some=True, rows=True)
+
+
 def test_methods_shows_the_cards(cli):
     _, out, _ = cli("methods", "--all")
     assert max(map(len, out.splitlines())) <= 100

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pydoc
 import tomllib
 from pathlib import Path
 
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.naive_bayes import GaussianNB
 
 import taer
 from taer.heads import Head
@@ -49,6 +51,13 @@ def test_every_shared_module_is_in_the_contract_that_it_imports_no_method():
 def test_all_heads_of_the_core_can_be_exported():
     """As the guide about shipping says; of the zoo, ``taer methods --all`` shows it."""
     assert [name for name in CORE if not taer.HEADS[name].card.exports] == []
+
+
+def test_the_help_of_the_recommended_head_starts_with_one_screen():
+    """What it is, its parameters, attributes and an example; then its methods, as many lines as of scikit-learn's own."""
+    lines = pydoc.plain(pydoc.render_doc(taer.Bayes)).splitlines()
+    assert lines.index(" |  Method resolution order:") <= 60
+    assert len(lines) <= len(pydoc.render_doc(GaussianNB).splitlines())
 
 
 def test_the_recommended_head_has_the_names_of_a_user_alone():

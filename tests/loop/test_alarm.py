@@ -55,9 +55,8 @@ def test_it_is_raised_soon_after_a_change_even_a_late_one(quiet):
     runs = simulated(0.05, 50, quiet + 60, 20, lambda rng: Alarm(0.05), change=(quiet, 0.15))
     assert None not in runs
     assert 0 < np.median(runs) - 20 * quiet < 300
-    assert (
-        simulated(0.05, 20, 100, 20, lambda rng: Alarm(0.05), change=(0, 0.01)) == [None] * 20
-    )  # fewer are no reason
+    # fewer are no reason
+    assert simulated(0.05, 20, 100, 20, lambda rng: Alarm(0.05), change=(0, 0.01)) == [None] * 20
 
 
 def test_it_stays_raised():

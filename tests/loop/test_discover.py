@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import taer
-from taer.loop.discover import class_scatter, refined
+from taer.loop.discover import _if_known, class_scatter, refined
 from taer.loop.evidence import Evidence
 
 WIDTH, KNOWN = 24, 12
@@ -148,6 +148,39 @@ def test_a_small_head_proposes_new_classes(order):
     found = taer.Bayes().fit(X[known], y[known]).discover(X[new])
     shares = [np.bincount(y[new][group.rows]) / group.size for group in found.groups]
     assert len({share.argmax() for share in shares if share.max() > 0.5}) >= 7
+
+
+def test_new_classes_are_found_beside_known_ones_that_look_like_them():
+    """Half of new sketches look known by themselves; groups of them are more novel than groups of known ones."""
+    sketches = taer.load_features()
+    X, y = np.asarray(sketches.train_x), np.asarray(sketches.train_y)
+    classes = np.random.default_rng(10).permutation(100)
+    learned, known, new = (
+        some_of_each(y, classes[:40], 20, 60),
+        some_of_each(y, classes[:40], 0, 20),
+        some_of_each(y, classes[40:], 0, 20),
+    )
+    head = taer.Bayes().fit(X[learned], y[learned])
+    found = head.discover(np.concatenate([X[known], X[new]]))
+    proposed = found.labels >= 0
+    assert (head.novelty(X[new]) <= head.novelty_threshold(false_alarms=0.1)).mean() > 0.5
+    assert proposed[len(known) :].mean() > 0.4
+    assert proposed[: len(known)].mean() < 0.3
+    assert (head.discover(X[known]).labels >= 0).mean() < 0.1
+
+
+@pytest.mark.parametrize("count", [1, 4, 25])
+def test_medians_of_known_classes_are_as_likely_as_is_said(count):
+    class Head:
+        class novelties_:
+            novelties = np.linspace([-1.0, 4.0], [1.0, 6.0], 64, axis=1)  # two classes, uniform
+            tried = np.array([50.0, 50.0])
+
+    rng = np.random.default_rng(0)
+    medians = np.median(rng.uniform(-1, 1, (4000, count)) + rng.choice([0, 5], (4000, 1)), axis=1)
+    chance = _if_known(Head, medians, np.full(4000, count))
+    for limit in (0.05, 0.2, 0.5, 0.8):
+        assert (chance <= limit).mean() == pytest.approx(limit, abs=0.04)
 
 
 def test_a_pool_larger_than_what_is_searched_gives_the_same_groups(bayes, monkeypatch):

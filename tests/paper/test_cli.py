@@ -34,7 +34,7 @@ def test_a_table_with_missing_features_keeps_its_published_numbers(cli, paper_fe
     assert " ± " in out
 
 
-def test_a_second_run_runs_nothing_and_taer_run_shares(cli, paper_features, tmp_path):
+def test_a_second_run_runs_nothing_and_taer_run_shares(cli, paper_features):
     arguments = ("paper", "table3", "--features", paper_features, "--seeds", 1)
     assert "4 runs, 0 of them from disk" in cli(*arguments)[1]
     assert "4 runs, 4 of them from disk" in cli(*arguments)[1]

@@ -83,7 +83,7 @@ def test_feature_names_generators_and_parameters(tasks, tmp_path):
     assert loaded.predict(frame).tolist() == head.predict(frame).tolist()
 
 
-def test_a_matrix_lies_in_memory_as_before(saved, tmp_path):
+def test_a_matrix_lies_in_memory_as_before(saved):
     head, path = saved
     head.weights_ = np.asfortranarray(head.weights_)
     head.save(path)

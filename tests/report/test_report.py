@@ -291,3 +291,5 @@ def test_texts_of_numbers():
     assert "a\\|b" in table.markdown()
     assert r"\multicolumn{1}{c}{G}" in table.latex()
     assert r"x\_1" in table.latex()
+    lost = Table("t", "", "", [("", "er-fixed"), ("", "b")], [["task-free", Number.of([-0.05])]])
+    assert r"task-free & $-$5.00 \\" in lost.latex()

@@ -23,6 +23,7 @@ import httpx2 as httpx
 from starlette.testclient import TestClient
 
 from taer.serve.app import create_app
+from taer.serve.learner import Learner
 from taer.serve.service import Service
 from tests.conftest import blobs, wait_until
 
@@ -43,13 +44,34 @@ def png(image: Any, format: str = "PNG") -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
+class Shared(Learner):
+    """Learns in one process for all services that tests open here, as for the heads of one server: it starts once."""
+
+    _process_of_all = Learner(None)
+    _one_at_a_time = threading.Lock()
+
+    def start(self) -> None:
+        self._process_of_all.start()
+
+    def stop(self) -> None:
+        pass
+
+    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        with self._one_at_a_time:
+            return self._process_of_all.ask({"folder": str(self._folder), **order})
+
+
 @pytest.fixture
 def open_service(tmp_path):
-    """A client of a service in this process, which has the token; closed at the end of the test."""
+    """A client of a service in this process, which has the token; closed at the end of the test.
+
+    With ``learner=None`` it starts a learning process of its own.
+    """
     with ExitStack() as everything:
 
         def start(**options):
-            service = Service(tmp_path / "service", **options)
+            folder = tmp_path / "service"
+            service = Service(folder, **{"learner": Shared(folder), **options})
             client = TestClient(
                 create_app(service, TOKEN),
                 base_url="http://127.0.0.1",

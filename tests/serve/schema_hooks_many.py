@@ -32,9 +32,8 @@ def stock():
 def before_call(context, case, kwargs):
     number, path = next(REQUESTS), case.operation.path
     parameters = case.path_parameters or {}
-    if path == "/heads/{name}" or (
-        path == "/heads" and case.method == "POST"
-    ):  # making and deleting: a head of its own
+    # making and deleting: a head of its own
+    if path == "/heads/{name}" or (path == "/heads" and case.method == "POST"):
         HTTP.delete("/heads/own")
         if path != "/heads":
             HTTP.post("/heads", json={"name": "own", "copy_of": "cats"}).raise_for_status()
@@ -49,9 +48,8 @@ def before_call(context, case, kwargs):
         elif parameters.get("name") == "cats":
             case.path_parameters = {"name": "nobody"}
         return
-    if path.endswith(
-        "/ready"
-    ):  # of a head that was made up and has learned nothing, the answer is 503, as the protocol has it
+    # of a head that was made up and has learned nothing, the answer is 503, as the protocol has it
+    if path.endswith("/ready"):
         for head in HTTP.get("/heads").json()["heads"]:
             if head["name"] != "cats":
                 HTTP.delete(f"/heads/{head['name']}")

@@ -104,7 +104,8 @@ def test_a_purge_does_not_come_between_a_task_and_the_look_at_its_version(client
     assert client.post("/purge", json={"ids": [number]}).json()["versions"] == [2]
 
 
-def test_examples_are_acknowledged_even_if_no_process_can_be_started(client, monkeypatch):
+def test_examples_are_acknowledged_even_if_no_process_can_be_started(open_service, monkeypatch):
+    client = open_service(learner=None)  # a process of its own
     monkeypatch.setattr("subprocess.Popen", fails)
     assert add(client, "class 0", vectors(0))["waiting"] == 8
     answer = client.post("/learn")

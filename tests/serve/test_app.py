@@ -303,9 +303,8 @@ def test_requests_are_bounded(client, monkeypatch):
         for _ in range(20):
             yield b" " * (1 << 20)
 
-    answer = client.post(
-        "/predict", content=endless(), headers={"Content-Type": "application/json"}
-    )  # no length announced
+    # no length announced
+    answer = client.post("/predict", content=endless(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
     monkeypatch.setattr("taer.serve.service.MAX_PENDING", 10)
     add(client, "a", vectors(0))
@@ -543,7 +542,8 @@ def test_one_learner_at_a_time_and_predictions_go_on(client):
     assert client.post("/learn").json()["examples"] == 12
 
 
-def test_a_learner_that_dies_changes_nothing_and_is_replaced(client):
+def test_a_learner_that_dies_changes_nothing_and_is_replaced(open_service):
+    client = open_service(learner=None)  # a process of its own
     add(client, "class 0", vectors(0))
     client.service.learner._process.kill()
     client.service.learner._process.wait()
@@ -558,7 +558,8 @@ def test_a_learner_that_dies_changes_nothing_and_is_replaced(client):
     assert client.get("/classes").json()["classes"][0]["label"] == "class 0"
 
 
-def test_the_learner_runs_nothing_that_lies_in_the_working_directory(client, tmp_path, monkeypatch):
+def test_the_learner_runs_nothing_that_lies_in_the_working_directory(open_service, tmp_path, monkeypatch):
+    client = open_service(learner=None)  # which starts now
     (tmp_path / "queue.py").write_text("open('executed', 'w').close()\nraise SystemExit\n")
     monkeypatch.chdir(tmp_path)
     assert taught(client, 0, 1)["version"] == 1

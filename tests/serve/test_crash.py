@@ -143,9 +143,8 @@ def crash(serve, folder, times, most, enough):
         client.start()
         if number % 4 == 0:
             wait_for_a_file(versions)
-            time.sleep(
-                chance.choice((0, 0, chance.uniform(0, 0.03)))
-            )  # while it is written, committed, answered for
+            # It is killed while it is written, committed or answered for.
+            time.sleep(chance.choice((0, 0, chance.uniform(0, 0.03))))
         elif number % 4 == 1:
             told.learned.wait(30)
             time.sleep(chance.uniform(0, 0.005))

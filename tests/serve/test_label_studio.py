@@ -182,9 +182,8 @@ def test_predictions_have_a_choice_or_are_left_open(taught):
     assert strange[0]["result"] == []  # unknown
     assert gone == []  # it has no text
     lacking = CONFIG.replace('<Choice value="a"/>', "")
-    assert (
-        taught.predict(task(1, "aaac"), config=lacking)[0][0]["result"] == []
-    )  # the tool does not offer that choice
+    # the tool does not offer that choice
+    assert taught.predict(task(1, "aaac"), config=lacking)[0][0]["result"] == []
     assert taught.service.drift.hours(1) == []  # predictions for labeling are not the service's traffic
 
 

@@ -68,6 +68,10 @@ class Model:
     def now(self) -> Labels:
         return self.taught[self.current]
 
+    def used(self) -> Counter[str]:
+        """How many examples of each class the head of the current version has learned; others are held out."""
+        return Counter(label for number, label in self.now().items() if number not in self.held)
+
     def version(self, number: int, content: Labels, staged: bool = False) -> None:
         self.parents[number], self.taught[number] = self.current, content
         if staged:
@@ -190,7 +194,7 @@ class Machine(RuleBasedStateMachine):
 
     def _large(self):
         """Examples of classes that keep others after one is gone."""
-        used = Counter(label for n, label in self.model.now().items() if n not in self.model.held)
+        used = self.model.used()
         return [n for n, label in sorted(self.model.now().items()) if used[label] > 1 or n in self.model.held]
 
     @precondition(lambda self: self.model.candidate is None and self._large())
@@ -259,8 +263,8 @@ class Machine(RuleBasedStateMachine):
         self._count("learn while another adds")
 
     def _free(self):
-        """Classes without waiting examples."""
-        return sorted(set(self.model.now().values()) - set(self.model.waiting.values()))
+        """Classes of the head without waiting examples; a label that only held-out examples got is no class of it."""
+        return sorted(self.model.used().keys() - set(self.model.waiting.values()))
 
     @precondition(lambda self: self.model.candidate is None and self._free())
     @rule(pick=numbers, client=clients)
@@ -274,9 +278,7 @@ class Machine(RuleBasedStateMachine):
         self.model.version(made["version"], content)
         self._count("rename")
 
-    @precondition(
-        lambda self: self.model.candidate is None and self._free() and len(set(self.model.now().values())) > 1
-    )
+    @precondition(lambda self: self.model.candidate is None and self._free() and len(self.model.used()) > 1)
     @rule(pick=numbers, client=clients)
     def forget(self, pick, client):
         old = self._free()[pick % len(self._free())]
@@ -338,12 +340,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(label=labels, wait=st.floats(0, 0.02))
     def kill(self, label, wait):
-        """While examples arrive: all of them are there, or none."""
-        rows = self._vectors(label, 2)
+        """While examples arrive: all of them are there, or none if that was not answered."""
+        rows, answers = self._vectors(label, 2), []
 
         def add():
             with suppress(httpx.HTTPError):
-                self.clients[1].post("/examples", json={"label": label, "vectors": rows})
+                answers.append(self.clients[1].post("/examples", json={"label": label, "vectors": rows}))
 
         thread = threading.Thread(target=add)
         thread.start()
@@ -355,6 +357,8 @@ class Machine(RuleBasedStateMachine):
         listed, _ = self._listed()
         new = {n: name for n, name in listed.items() if n not in self.model.waiting}
         assert Counter(new.values()) in (Counter(), Counter({label: 2}))
+        for answer in answers:
+            assert answer.json()["ids"] == sorted(new), answer.text
         self.model.waiting |= new
         self._count("kill")
 
@@ -416,7 +420,7 @@ class Machine(RuleBasedStateMachine):
         assert [one["version"] for one in history["versions"] if one["candidate"]] == [
             number for number in [self.model.candidate] if number
         ]
-        used = Counter(label for n, label in self.model.now().items() if n not in self.model.held)
+        used = self.model.used()
         classes = self._ask(0, "GET", "/classes")["classes"]
         assert {row["label"]: row["examples"] for row in classes if row["examples"]} == used
         assert {row["label"]: row["waiting"] for row in classes if row["waiting"]} == Counter(waiting.values())

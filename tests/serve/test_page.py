@@ -521,6 +521,42 @@ def test_a_class_is_described_on_the_page(serve, visit, tmp_path, width):
     shot(page, f"describe-{width}")
 
 
+@pytest.mark.parametrize("width", [1100, 390])
+def test_a_head_of_several_labels_has_a_page_of_its_own(serve, visit, tmp_path, width):
+    server = serve(tmp_path / "service", "--multi-label", **LETTERS)
+    for labels, count in (("late", 12), ("refund", 12), ("late;refund", 12), (";", 4)):
+        texts = [
+            {"late": "aaaaaa", "refund": "bbbbbb", "late;refund": "aaabbb"}.get(labels, "ffffff") + "c" * n
+            for n in range(count)
+        ]
+        assert server.http.post("/examples", json={"label": labels, "texts": texts}).status_code == 200
+    page = visit(server, viewport={"width": width, "height": 800})
+    assert page.url.endswith("/labels.html")
+    page.click("#learn")
+    page.get_by_text("Learned late, refund in").wait_for()
+    assert "F1" in page.locator("#history li").inner_text()
+    page.fill("#text", "aaabbbcc")
+    page.locator("#verdict", has_text="late, refund").wait_for()
+    pressed = page.locator("#labels button[aria-pressed=true]")
+    assert pressed.all_inner_texts() == ["late", "refund"]
+    page.locator("#labels").get_by_role("button", name="refund").click()  # a person corrects it
+    page.fill("#label", "damaged")
+    shot(page, f"labels-{width}")
+    page.click("#add")
+    page.get_by_text("Kept 1 example of late, damaged").wait_for()
+    page.fill("#text", "fffffff")
+    page.locator("#verdict", has_text="None of its labels").wait_for()
+    page.click("#add")
+    page.get_by_text("Kept 1 example without a label").wait_for()
+    assert page.locator("#waiting").inner_text() == "2 examples waiting to be learned."
+    page.click("#learn")
+    page.get_by_text("Learned damaged in").wait_for()
+    page.get_by_role("button", name="Use version 1").click()
+    page.get_by_text("Version 1 is in use.").wait_for()
+    assert page.locator("#labels button").all_inner_texts() == ["late", "refund"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_page_tells_the_notices_of_a_purge(serve, visit, tmp_path):
     server = serve(tmp_path / "service")
     fill(server, 0, 1)
@@ -677,7 +713,7 @@ def test_names_are_never_markup(serve, visit):
     assert "hacked" not in page.title()
 
 
-def test_the_docs_page(serve, visit, browser):
+def test_the_docs_page(serve, visit):
     server = serve()
     page = visit(server)
     page.get_by_role("link", name="API").click()

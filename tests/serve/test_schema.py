@@ -42,6 +42,19 @@ def test_no_request_makes_it_fail(serve, tmp_path):
         assert counts[route].get(200, 0) >= 10, (route, counts[route])
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(COMMAND is None, reason="needs schemathesis (pip install schemathesis)")
+def test_no_request_of_several_labels_makes_it_fail(serve, tmp_path):
+    server = serve(tmp_path / "service", "--multi-label")
+    for label in (0, 1):
+        server.http.post("/examples", json={"label": f"{label};both", "vectors": vectors(label)})
+    assert server.http.post("/learn").status_code == 200
+    run(server, tmp_path, "tests.serve.schema_hooks", 12)
+    counts = answered(server)
+    for route in ("POST /examples", "POST /purge", "POST /predict", "POST /rollback/{version}"):
+        assert counts[route].get(200, 0) >= 3, (route, counts[route])
+
+
 LABEL_STUDIO = """
 import sys
 import taer.serve.run

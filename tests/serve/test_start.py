@@ -107,3 +107,13 @@ def test_the_entries_of_a_new_folder_are_synced(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", noted)
     Service(tmp_path / "new" / "service").close()
     assert {str(tmp_path), str(tmp_path / "new"), str(tmp_path / "new" / "service")} <= synced
+
+
+def test_a_start_with_nothing_to_do_writes_nothing_into_the_database(tmp_path):
+    """So that a full disk does not keep a service from answering."""
+    Service(tmp_path).close()
+    before = (tmp_path / "taer.db").read_bytes()
+    again = Service(tmp_path)
+    assert (tmp_path / "taer.db-wal").stat().st_size == 0
+    again.close()
+    assert (tmp_path / "taer.db").read_bytes() == before

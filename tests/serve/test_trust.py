@@ -78,7 +78,7 @@ def test_too_few_examples_promise_nothing_and_say_so(open_service):
     assert "automatic" not in ask(client, X[:1])[0]
 
 
-def test_without_the_option_nothing_is_promised_unless_the_head_came_with_a_promise(open_service, tmp_path):
+def test_without_the_option_nothing_is_promised_unless_the_head_came_with_a_promise(open_service):
     known = Y < 3
     head = taer.Bayes().fit(X[known][::2], [f"c{label}" for label in Y[known][::2]])
     head.automate(X[known][1::2], [f"c{label}" for label in Y[known][1::2]], errors=0.1)

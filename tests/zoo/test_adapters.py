@@ -117,9 +117,8 @@ def test_hat_compensates_the_gradient_of_the_embedding():
     for s in (1 / 400, 1.0, 8.0):
         slope = s * expit(s * e) * expit(-s * e)
         np.testing.assert_allclose(slope * compensation(e, s, 400.0), 400 * expit(e) * expit(-e), rtol=1e-6)
-    assert compensation(np.array([6.0]), 400.0, 400.0) == compensation(
-        np.array([6.0]), 50 / 6, 50 / 6
-    )  # |s e| ≤ 50
+    # |s e| ≤ 50
+    assert compensation(np.array([6.0]), 400.0, 400.0) == compensation(np.array([6.0]), 50 / 6, 50 / 6)
 
 
 def test_hat_takes_the_steps_of_its_objective(tasks):
@@ -407,9 +406,8 @@ def test_den_adds_units_only_above_a_loss(tasks):
     assert len(enough.hidden_) == 8
     more = learn(taer.zoo.DENAdapter(tau=0.0, group=0.0, **settings), tasks[:2])
     assert len(more.hidden_) == 11
-    np.testing.assert_array_equal(
-        more.masks_, [[1] * 8 + [0] * 3, [1] * 11]
-    )  # a task answers with the units of its time
+    # a task answers with the units of its time
+    np.testing.assert_array_equal(more.masks_, [[1] * 8 + [0] * 3, [1] * 11])
     emptied = learn(taer.zoo.DENAdapter(tau=0.0, group=1e3, **settings), tasks[:2])
     assert len(emptied.hidden_) == 8
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from taer.cli.app import READING
 from taer.cli.inputs import DEFAULTS, backbone_of, where_it_is
 from taer.cli.parameters import with_options
 from taer.cli.progress import counting
@@ -35,21 +36,33 @@ BackboneOption = Annotated[
     str | None,
     typer.Option(
         help="Backbone for images or texts; see 'taer backbones'. [default: that of the head; of a new head minilm for "
-        "texts, efficientnet-lite0 for images]"
+        "texts, efficientnet-lite0 for images]",
+        rich_help_panel=READING,
     ),
 ]
-Weights = Annotated[Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")]
-TextColumn = Annotated[str | None, typer.Option(help="Column of a table with the texts. [default: text]")]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of a table with the labels. [default: label]")]
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="Weights of a named backbone, when they cannot be downloaded.", rich_help_panel=READING),
+]
+TextColumn = Annotated[
+    str | None, typer.Option(help="Column of a table with the texts. [default: text]", rich_help_panel=READING)
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="Column of a table with the labels. [default: label]", rich_help_panel=READING)
+]
 SplitColumn = Annotated[
     str | None,
     typer.Option(
-        help="Column of a table with the values 'train' and 'test'. [default: split, if there is such a column]"
+        help="Column of a table with the values 'train' and 'test'. [default: split, if there is such a column]",
+        rich_help_panel=READING,
     ),
 ]
 TestFraction = Annotated[
     float | None,
-    typer.Option(help="Fraction of each class set aside for test, when there is no split. [default: nothing]"),
+    typer.Option(
+        help="Fraction of each class set aside for test, when there is no split. [default: nothing]",
+        rich_help_panel=READING,
+    ),
 ]
 RowsOption = Annotated[
     str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taer.cli.app import DATA, app
-from taer.cli.examples import LabelColumn, SplitColumn, TestFraction, TextColumn
+from taer.cli.examples import LabelColumn, SplitColumn, TestFraction, TextColumn, Weights
 from taer.cli.parameters import with_options
 from taer.cli.progress import counting
 from taer.cli.workers import AddressOption, Engine, EngineOption, where, workers_alive
@@ -39,9 +39,7 @@ def extract(
         Path | None,
         typer.Option(help="Where a named data set already is: its archive, or the folder it unpacks to."),
     ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="Weights of a named backbone, when they cannot be downloaded.")
-    ] = None,
+    weights: Weights = None,
     test_fraction: TestFraction = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from taer.cli.app import SERVE, app
+from taer.cli.app import ADDRESS, SERVE, app
 from taer.cli.serve import BackboneName, FirstModel, Host, MethodName, Port, Relearn, ServiceFolder
 
 
@@ -36,12 +36,15 @@ def label_studio(
         typer.Option(
             envvar="TAER_TOKEN",
             help="Token that Label Studio must send. [default: a new random token, printed at the start]",
+            rich_help_panel=ADDRESS,
         ),
     ] = None,
     public_name: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Host name under which Label Studio finds it. Can be given several times."
+            metavar="NAME",
+            help="Host name under which Label Studio finds it. Can be given several times.",
+            rich_help_panel=ADDRESS,
         ),
     ] = None,
 ) -> None:

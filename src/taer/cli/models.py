@@ -12,7 +12,7 @@ from taer.cli.app import HEADS, app
 from taer.cli.discover import named_samples
 from taer.cli.examples import ExamplesArgument, Reading, read_examples, reads_examples
 from taer.cli.inputs import Reader
-from taer.cli.multilabel import Separator, learn_labels, refuse_options
+from taer.cli.multilabel import LABELS, Separator, learn_labels, refuse_options
 from taer.cli.own import find_method
 from taer.cli.parameters import parameters
 from taer.cli.progress import stage
@@ -65,6 +65,7 @@ def fit(
             "--multi-label",
             help="Several labels per sample: a cell such as billing;urgent, or ; alone for none. --classes are then the "
             "labels that were judged. [default: all]",
+            rich_help_panel=LABELS,
         ),
     ] = False,
     separator: Separator = ";",
@@ -97,7 +98,7 @@ def fit(
 def learn(
     model: Model,
     examples: Annotated[
-        str | None, typer.Argument(metavar="[EXAMPLES]", help="Examples with labels, as in 'taer fit'.")
+        str | None, typer.Argument(metavar="EXAMPLES", help="Examples with labels, as in 'taer fit'.")
     ] = None,
     from_discovery: Annotated[
         Path | None,

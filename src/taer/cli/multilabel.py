@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from taer.features import FeatureSet
     from taer.multilabel.model import MultiLabel
 
-Separator = Annotated[
-    str, typer.Option(help="What stands between the labels of a sample, for a head of several labels.")
-]
+LABELS = "Several labels per sample"
+Separator = Annotated[str, typer.Option(help="What stands between the labels of a sample.", rich_help_panel=LABELS)]
 
 
 def split(cells: Sequence[str], separator: str, like: Sequence[Any] = ()) -> list[list[Any]]:

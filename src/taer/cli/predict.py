@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taer.cli.answers import Answer, Format, answers, harmless, printer
-from taer.cli.app import HEADS, app
+from taer.cli.app import HEADS, READING, app
 from taer.cli.examples import TextColumn, Weights
 from taer.cli.inputs import Reader
 from taer.cli.labeled import Labeling, label_table
@@ -26,7 +26,7 @@ def predict(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            metavar="INPUT...",
+            metavar="INPUT",
             help="Images, folders of images, texts, tables of texts (.csv, .parquet), features (the test samples of a "
             "feature file, .npy, a .csv of numbers), or - for stdin. An argument that is not an existing file or folder "
             "is taken as a text, unless it has a suffix or a slash.",
@@ -71,7 +71,8 @@ def predict(
         ),
     ] = False,
     backbone: Annotated[
-        str | None, typer.Option(help="Backbone for images or texts. [default: that of the head]")
+        str | None,
+        typer.Option(help="Backbone for images or texts. [default: that of the head]", rich_help_panel=READING),
     ] = None,
     weights: Weights = None,
     text_column: TextColumn = None,

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from taer.stream import Stream
 
 
+_TASKS = "Tasks"
+_PARAMETERS = "Parameters of the heads"
+
+
 class Log(StrEnum):
     wandb = "wandb"
     tensorboard = "tensorboard"
@@ -42,33 +46,45 @@ MethodsOption = Annotated[
     ),
 ]
 TasksOption = Annotated[
-    int | None, typer.Option(help="Number of tasks; with --first, the number after the first. [default: 10]")
+    int | None,
+    typer.Option(
+        help="Number of tasks; with --first, the number after the first. [default: 10]", rich_help_panel=_TASKS
+    ),
 ]
 StreamOption = Annotated[
     str | None,
     typer.Option(
         help="Another stream than tasks of disjoint classes: online, blurry, si-blurry, recurring, long-tailed or "
         "long-tailed-ordered. blurry-N-M: N percent of the classes stay in one session, M percent of the samples of the "
-        "others do not. --tasks is then the number of sessions. Does not combine with --first, --shots and --samples."
+        "others do not. --tasks is then the number of sessions. Does not combine with --first, --shots and --samples.",
+        rich_help_panel=_TASKS,
     ),
 ]
-FirstOption = Annotated[int | None, typer.Option(help="Number of classes in the first task.")]
+FirstOption = Annotated[
+    int | None, typer.Option(help="Number of classes in the first task.", rich_help_panel=_TASKS)
+]
 ShotsOption = Annotated[
     int | None,
-    typer.Option(help="Training samples per class after the first task, drawn at random. [default: all]", min=1),
+    typer.Option(
+        help="Training samples per class after the first task, drawn at random. [default: all]",
+        min=1,
+        rich_help_panel=_TASKS,
+    ),
 ]
 SamplesOption = Annotated[
     Path | None,
     typer.Option(
         help='JSON file with the training samples of each task: {"sessions": {"0": [rows of train.x], "1": …}}. '
-        "Replaces --tasks, --first, --shots and --order."
+        "Replaces --tasks, --first, --shots and --order.",
+        rich_help_panel=_TASKS,
     ),
 ]
 OrderOption = Annotated[
     str | None,
     typer.Option(
         help="Class order: 'torch' (run s uses torch's permutation of seed s), 'natural' (by class number), "
-        "'1993', 'icarl', or a file of class numbers. [default: torch]"
+        "'1993', 'icarl', or a file of class numbers. [default: torch]",
+        rich_help_panel=_TASKS,
     ),
 ]
 SeedsOption = Annotated[int, typer.Option(help="Number of runs per head.", min=1)]
@@ -86,10 +102,18 @@ def run(
     first: FirstOption = None,
     shots: ShotsOption = None,
     samples: SamplesOption = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of passes over each task.")] = None,
-    memory_size: Annotated[int | None, typer.Option(help="Number of samples of earlier tasks to store.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Batch size for samples of the current task.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of passes over each task.", rich_help_panel=_PARAMETERS)
+    ] = None,
+    memory_size: Annotated[
+        int | None,
+        typer.Option(help="Number of samples of earlier tasks to store.", rich_help_panel=_PARAMETERS),
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=_PARAMETERS)] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Batch size for samples of the current task.", rich_help_panel=_PARAMETERS),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,6 +121,7 @@ def run(
             help="Any parameter, for every head that has it (standardize=none) or for one "
             "(taer.init=mean). Several values (lr=0.01,0.1) are run one after the other, with every combination of "
             "those of other parameters. May be repeated.",
+            rich_help_panel=_PARAMETERS,
         ),
     ] = None,
     order: OrderOption = None,
@@ -137,8 +162,12 @@ def run(
     with where(engine, address, jobs):
         results, from_disk = run_with_progress(runs, out, jobs, fresh, log)
     about = about_streams(streams, first, shots, order, samples)
-    source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
+    source = told_runs(len(runs), from_disk, out)
     print_summary(format, data, about, summarize(results), source, unable)
+
+
+def told_runs(number: int, from_disk: int, out: Path) -> str:
+    return f"{number} run{'' if number == 1 else 's'}, {from_disk} of them from disk ({out})"
 
 
 def about_streams(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from taer.cli.app import SERVE, app
+from taer.cli.app import ADDRESS, SERVE, app
 
 # Options of every command that serves
 ServiceFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of examples and versions.")]
@@ -25,8 +25,12 @@ Relearn = Annotated[
         "--relearn", help="Learn all stored examples again as one version, with another --backbone or --method."
     ),
 ]
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
-Port = Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.", min=0, max=65535)]
+Host = Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=ADDRESS)]
+Port = Annotated[
+    int, typer.Option(help="Port to listen on; 0 for any free port.", min=0, max=65535, rich_help_panel=ADDRESS)
+]
+_LEARNED = "After learning, and what is unknown"
+_SEVERAL = "Many heads, and replicas"
 
 
 class Promote(StrEnum):
@@ -54,34 +58,50 @@ def serve(
             envvar="TAER_TOKEN",
             help="Token for requests that change something or read samples; for every request with --public-name or "
             "on a public address. [default: a new random token, printed at the start]",
+            rich_help_panel=ADDRESS,
         ),
     ] = None,
     public_name: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Host name of a proxy in front of the service. Can be given several times."
+            metavar="NAME",
+            help="Host name of a proxy in front of the service. Can be given several times.",
+            rich_help_panel=ADDRESS,
         ),
     ] = None,
     promote: Annotated[
         Promote,
         typer.Option(
             help="What happens to a learned version: it answers at once, or a person is asked, or only if it is not shown "
-            "to be as good."
+            "to be as good.",
+            rich_help_panel=_LEARNED,
         ),
     ] = Promote.auto,
     inbox: Annotated[
         int,
         typer.Option(
-            metavar="ROWS", min=0, help="Keep so many inputs that were unknown or uncertain, for a person to name."
+            metavar="ROWS",
+            min=0,
+            help="Keep so many inputs that were unknown or uncertain, for a person to name.",
+            rich_help_panel=_LEARNED,
         ),
     ] = 0,
-    inbox_days: Annotated[int, typer.Option(metavar="DAYS", min=1, help="How long to keep each of them.")] = 30,
+    inbox_days: Annotated[
+        int, typer.Option(metavar="DAYS", min=1, help="How long to keep each of them.", rich_help_panel=_LEARNED)
+    ] = 30,
     errors_at_most: Annotated[
         float | None,
         typer.Option(
-            help="Say which answers need no person, so that at most this share of them is wrong, from held-out examples."
+            help="Say which answers need no person, so that at most this share of them is wrong, from held-out examples.",
+            rich_help_panel=_LEARNED,
         ),
     ] = None,
+    multi_label: Annotated[
+        bool,
+        typer.Option(
+            "--multi-label", help="In a new DIR, a sample has any number of labels, such as 'late;refund'."
+        ),
+    ] = False,
     drawings: Annotated[
         bool, typer.Option("--drawings", help="Offer a sheet to draw on, if the backbone is for images.")
     ] = False,
@@ -90,14 +110,22 @@ def serve(
         typer.Option(
             metavar="SOURCE",
             help="Only answer, with the versions that another taer serve learns: its folder, or a URL of a copy of it.",
+            rich_help_panel=_SEVERAL,
         ),
     ] = None,
     many: Annotated[
-        bool, typer.Option("--many", help="DIR has many heads, one per folder; serve all of them.")
+        bool,
+        typer.Option(
+            "--many", help="DIR has many heads, one per folder; serve all of them.", rich_help_panel=_SEVERAL
+        ),
     ] = False,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="With --many: drop heads from memory above so much, such as 2G."),
+        typer.Option(
+            metavar="SIZE",
+            help="With --many: drop heads from memory above so much, such as 2G.",
+            rich_help_panel=_SEVERAL,
+        ),
     ] = None,
 ) -> None:
     """Serve a head over HTTP, with a web page to teach it.
@@ -119,6 +147,7 @@ def serve(
             "--many serves heads that are in DIR; leave out --demo, --model, --relearn and --follow",
         ),
         (memory and not many, "--memory is for --many"),
+        (multi_label and (demo or follow or many), "--multi-label goes with none of --demo, --follow and --many"),
         (model and relearn, "--relearn goes on from the examples in DIR; leave out --model"),
     ):
         if wrong:
@@ -150,6 +179,7 @@ def serve(
         bounds,
         follow,
         errors_at_most,
+        multi_label,
     )
 
 

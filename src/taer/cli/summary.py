@@ -1,4 +1,4 @@
-"""The summary of ``taer run``, in four formats."""
+"""The summary of ``taer run``, in five formats."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 UNABLE = "needs task boundaries"
+_FEWEST = 1 + len(UNABLE.split())  # columns of a table; see _print_table
 
 
 class Format(StrEnum):
@@ -21,6 +22,7 @@ class Format(StrEnum):
     json = "json"
     csv = "csv"
     markdown = "markdown"
+    latex = "latex"
 
 
 def print_summary(
@@ -41,6 +43,8 @@ def print_summary(
         _print_csv(rows, unable)
     elif format is Format.markdown:
         _print_markdown(_Summary.of(data, stream, rows, unable))
+    elif format is Format.latex:
+        _print_latex(_Summary.of(data, stream, rows, unable), rows)
     else:
         _print_table(_Summary.of(data, stream, rows, unable), source)
 
@@ -97,7 +101,7 @@ class _Summary:
         names = ["method", *metrics, *_PLAIN, *more]
         tail = "ratio" in stream
         return cls(
-            f"{data.name}: {stream['classes']} classes in {stream['tasks']} tasks, {data.n_features} features, "
+            f"{data.name}: {stream['classes']} classes in {_arriving(stream)}, {data.n_features} features, "
             f"{_range(stream['training_samples'])} training and {_range(stream['test_samples'])} test samples, {runs}",
             f"The most frequent class has {stream['ratio']:g} times the samples of the least frequent. "
             if tail
@@ -146,6 +150,14 @@ def _range(counts: tuple[int, ...]) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
+def _arriving(stream: dict[str, Any]) -> str:
+    """How the classes arrive."""
+    several = "" if stream["tasks"] == 1 else "s"
+    if stream["kind"] == "tasks":
+        return f"{stream['tasks']} task{several}"
+    return f"{stream['tasks']} session{several} ({stream['kind']})"
+
+
 def _layout(stream: dict[str, Any]) -> tuple[list[str], list[str], int]:
     """The metrics of a stream, those that come last, and how many of the first a narrow terminal shows too."""
     change = ["forgetting", "backward_transfer", "forward_transfer"]
@@ -176,6 +188,25 @@ def _print_markdown(summary: _Summary) -> None:
         print(f"| {' | '.join(line + [''] * (width - len(line)))} |")
 
 
+def _print_latex(summary: _Summary, rows: list[dict[str, Any]]) -> None:
+    """With the columns of the widest terminal."""
+    from taer.experiment import Spread
+    from taer.report.tables import Number, Table, Value
+
+    def value(row: dict[str, Any], name: str) -> Value:
+        if name == "method":
+            return str(row["label"])
+        if name in _PLAIN:
+            return row[name] if name == "seconds" else round(row[_PLAIN[name][0]])
+        return Number(Spread(**row[name]), quoted=True)
+
+    width = len(summary.names)
+    body: list[list[Value]] = [[value(row, name) for name in summary.names] for row in rows]
+    body += [[name, UNABLE, *[""] * (width - 2)] for name in summary.unable]
+    columns = [("", name) for name in summary.header(width)]
+    print(Table("", summary.heading, "", columns, body).latex(), end="")
+
+
 def _print_table(summary: _Summary, source: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -188,10 +219,19 @@ def _print_table(summary: _Summary, source: str) -> None:
     widths = [max(map(len, column)) + 3 for column in zip(*lines, strict=True)]
     while sum(widths[:fits]) >= console.width and fits > summary.least:
         fits -= 1  # drop columns, which the other formats have, rather than cut the names of heads
+    if folded := sum(widths[:fits]) >= console.width:  # names with the values of a sweep
+        widths[0] = 3 + max(len(word) for line in lines for word in line[0].split())
+    while sum(widths[:fits]) >= console.width and fits > _FEWEST:
+        fits -= 1
     table = Table(box=SIMPLE_HEAD, title=summary.heading, title_justify="left", caption_justify="left")
     table.caption = f"{summary.note(fits)} {source}."
     for i, name in enumerate(lines[0][:fits]):
-        table.add_column(name, justify="right" if i else "left", no_wrap=True)
+        table.add_column(
+            name,
+            justify="right" if i else "left",
+            no_wrap=bool(i) or not folded,
+            overflow="ellipsis" if i else "fold",
+        )
     for line in lines[1:]:
         table.add_row(*line[:fits])
     console.print(table)

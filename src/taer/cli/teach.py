@@ -45,15 +45,16 @@ def teach(
     with Client(url, token) as client:
         added, labels = 0, set()
         try:
+            several = client.classes()["several_labels"]
             for label, items in read(client):
                 added += len(client.add(label, **items)["ids"])
-                labels.add(label)
+                labels.update(label.split(";") if several else [label])
             version = client.learn()
         except ServiceError as error:
             raise ValueError(
                 f"{url}: {error} ({added} examples were added before and wait to be learned)"
             ) from None
-    taught = f"{counted(added, 'example')} of {counted(len(labels), 'class', 'es')}"
+    taught = f"{counted(added, 'example')} of {counted(len(labels - {''}), 'class', 'es')}"
     print(f"version {version['version']}: {taught}; {counted(version['classes'], 'class', 'es')} in all")
 
 

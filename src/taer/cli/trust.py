@@ -82,7 +82,7 @@ def explain(
     model: Model,
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="What 'taer predict' takes: images, texts, tables, features."),
+        typer.Argument(metavar="INPUT", help="What 'taer predict' takes: images, texts, tables, features."),
     ],
     rows: Annotated[
         str | None, typer.Option(help="Only these samples, by number from 1, separated by commas. [default: all]")

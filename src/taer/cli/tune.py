@@ -28,6 +28,7 @@ from taer.cli.run import (
     named_heads,
     run_with_progress,
     streams_of,
+    told_runs,
     unable_heads,
 )
 from taer.cli.summary import Format, print_summary
@@ -105,7 +106,7 @@ def tune(
                 chosen = ", ".join(f"{name} {value}" for name, value in run.tuned["chosen"].items())
                 print(f"{run.method}, run {run.seed + 1}: {chosen}", file=sys.stderr)
         results, from_disk = run_with_progress(runs, out, jobs, fresh)
-    source = f"{len(runs)} runs, {from_disk} of them from disk ({out})"
+    source = told_runs(len(runs), from_disk, out)
     print_summary(
         format, data, about_streams(streams, first, shots, order, samples), summarize(results), source, unable
     )

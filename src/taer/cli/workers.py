@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from taer.cli.app import ENGINE
+
 
 class Engine(StrEnum):
     local = "local"
@@ -18,13 +20,17 @@ class Engine(StrEnum):
 
 EngineOption = Annotated[
     Engine,
-    typer.Option(help="Where the work runs: on this machine, or on a Ray cluster (pip install 'taer[cluster]')."),
+    typer.Option(
+        help="Where the work runs: on this machine, or on a Ray cluster (pip install 'taer[cluster]').",
+        rich_help_panel=ENGINE,
+    ),
 ]
 JobsOption = Annotated[
     int | None,
     typer.Option(
         help="Number of parallel runs, each of which needs memory. With 1, the seconds of heads can be compared. "
         "[default: the number of cores]",
+        rich_help_panel=ENGINE,
         min=1,
     ),
 ]
@@ -32,7 +38,8 @@ AddressOption = Annotated[
     str | None,
     typer.Option(
         help="HOST:PORT of the Ray cluster. [default: the cluster of RAY_ADDRESS, else the one running on this "
-        "machine, else a new one on its cores]"
+        "machine, else a new one on its cores]",
+        rich_help_panel=ENGINE,
     ),
 ]
 

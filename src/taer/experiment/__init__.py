@@ -1,6 +1,7 @@
 """Runs of heads over streams, grids of runs, and their results on disk."""
 
 from taer.experiment.callback import Callback, Callbacks
+from taer.experiment.digest import source_digest
 from taer.experiment.grid import run_grid
 from taer.experiment.results import (
     CONTINUAL,
@@ -18,7 +19,7 @@ from taer.experiment.results import (
     task_given,
     write_result,
 )
-from taer.experiment.run import Run, execute, source_digest
+from taer.experiment.run import Run, execute
 from taer.experiment.tuning import Trial, trial_stream
 
 __all__ = [

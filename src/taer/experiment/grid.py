@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from taer.experiment.callback import Callback
+from taer.experiment.digest import source_digest
 from taer.experiment.results import Result, read_result, write_result
-from taer.experiment.run import Run, execute, source_digest
+from taer.experiment.run import Run, execute
 from taer.features import FeatureSet
 from taer.heads import Head, find_head
 from taer.parallel import Shared, end_with, on_cluster

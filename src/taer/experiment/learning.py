@@ -25,9 +25,8 @@ class Learning:
     stream: Stream
     X_test: np.ndarray | Rows
     y_test: np.ndarray
-    measured: list[tuple[int, float]] = field(
-        default_factory=list
-    )  # training samples so far, and the accuracy then
+    # Training samples so far, and the accuracy then.
+    measured: list[tuple[int, float]] = field(default_factory=list)
     learned: int = 0  # training samples
 
     def __post_init__(self) -> None:

@@ -16,17 +16,8 @@ from taer.files import written_whole
 from taer.stream import class_order
 
 FORMAT = "taer-run/6"
-_IDENTITY = (
-    "format",
-    "features",
-    "stream",
-    "tasks",
-    "rows",
-    "method",
-    "params",
-    "source",
-    "seed",
-)  # determine a result
+# What determines a result.
+_IDENTITY = ("format", "features", "stream", "tasks", "rows", "method", "params", "source", "seed")
 CONTINUAL = ("A_AUC", "forgetting", "backward_transfer", "forward_transfer")  # over the whole stream
 FEW_SHOT = ("last", "base", "new", "harmonic", "ece_new")  # measured after the last task
 

@@ -104,9 +104,8 @@ def _check_arrays(path: Path, archive: zipfile.ZipFile) -> None:
     total = 0
     for member in archive.infolist():
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(
-                "compressed in a way that numpy does not write"
-            )  # and that zipfile unpacks all at once
+            # zipfile would unpack it all at once
+            raise ValueError("compressed in a way that numpy does not write")
         with archive.open(member) as file:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -29,7 +29,7 @@ from taer.heads.fitted import (
     value_of,
     word,
 )
-from taer.heads.params import check_params, documented, param
+from taer.heads.params import check_params, documented, param, shorten_routing
 from taer.heads.predictor import Predictor
 from taer.heads.registry import register
 from taer.heads.task import Learned as Learned  # methods import it from here
@@ -92,13 +92,11 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
             help="one minus the probability of the true class of each sample of ``calibrate``, sorted",
         ),
     }
-    _own_novelty: ClassVar[bool] = (
-        False  # whether it stores the novelty of its own samples, so that no held-out ones are needed
-    )
+    # Whether it stores the novelty of its own samples, so that no held-out ones are needed.
+    _own_novelty: ClassVar[bool] = False
     weighs: ClassVar[bool] = False  # whether ``_learn`` uses the weights of a task; otherwise samples are repeated
-    _class_arrays: ClassVar[
-        tuple[str, ...]
-    ] = ()  # names of the attributes with one row per class, in order of arrival
+    # Names of the attributes with one row per class, in order of arrival.
+    _class_arrays: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, name: str = "", card: Card | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -107,6 +105,7 @@ class Head(Predictor, ClassifierMixin, BaseEstimator):
         if card is not None or hasattr(cls, "card"):  # the card of a base is inherited, its registration is not
             cls.card = card or replace(cls.card, group="own")
         cls.__doc__ = documented(cls)
+        shorten_routing(cls)
         if name:
             register(name, cls)
 

@@ -6,6 +6,7 @@ import inspect
 import re
 import textwrap
 from dataclasses import field, fields
+from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -52,6 +53,27 @@ def documented(head: type) -> str:
     names = ", ".join(f"``{name}``" for name in stored)
     also = textwrap.fill(f"Also stored, if any: {names}.", 116)
     return "\n\n".join([about, also, *described, *rest]) + "\n"
+
+
+def shorten_routing(head: type) -> None:
+    """Short help of ``set_fit_request`` and so on, in place of scikit-learn's, which fills a screen for each of them."""
+    for name, made in list(vars(head).items()):
+        if name.startswith("set_") and name.endswith("_request"):
+            kind: Any = type(made)
+            setattr(head, name, _brief(kind)(made.name, made.keys))
+
+
+@cache
+def _brief(kind: type) -> Any:
+    """scikit-learn's descriptor of such a method, with other words."""
+
+    class Brief(kind):
+        def __get__(self, instance: Any, owner: type) -> Any:
+            method = super().__get__(instance, owner)
+            method.__doc__ = f"Whether metadata routing passes these on to ``{self.name}``; see scikit-learn."
+            return method
+
+    return Brief
 
 
 def _is_state(item: Fitted) -> bool:

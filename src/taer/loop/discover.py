@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import betainc, softmax
 
 from taer.heads.bayes.constants import SHRINKAGES
 from taer.loop.evidence import (
@@ -26,21 +25,12 @@ from taer.loop.evidence import (
 from taer.loop.words import telling_words
 
 LEAST = 4  # distinct samples of a proposal
-_MISTAKEN = 0.15  # share of known samples among those that look new, at most
-_FALSE_ALARMS = (
-    0.5,
-    0.4,
-    0.3,
-    0.2,
-    0.15,
-    0.1,
-    0.05,
-    0.02,
-)  # candidates of the share of known samples that look new
+_MISTAKEN = 0.05  # estimated share of known samples among those of new groups, at most
+_LIMITS = (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)  # candidates: up to which probability a group is new
 _STEPS = 5  # in which samples move between groups
 _TYPICAL = 3
 _SCATTERED = 1.5  # scatter of a group in units of that of a class, from which on it is no class
-_ASKED = 200  # classes whose scatter is looked at: for time
+_ASKED = 200  # classes whose scatter and novelty is looked at: for time
 _FITTED = 0.35  # part of the squared length of a sample that the prior owes to it, at most; 0.31 was the most seen
 _REFINED = 3  # steps of k-means after the groups are found
 _COPY = 0.1  # squared distance of near-duplicates, as a fraction of that of two samples of a class
@@ -78,20 +68,19 @@ def discover(head: Any, X: Any, texts: Sequence[str] | None = None) -> Discovery
     """Groups of samples that belong to no class of a ``bayes`` head. The number of groups is found.
 
     Groups are merged for as long as the prior of the head says that one class is more likely than two. A group is
-    proposed if it has at least four distinct samples, scatters hardly more than unseen samples of a class, and half of its
-    samples look new: they are more novel than a limit above which about 15 % of the samples are of known classes.
+    proposed if it has at least four distinct samples, scatters hardly more than unseen samples of a class, and is more
+    novel than as many samples of a known class would be.
     """
     novelty = head.novelty(X)
     if texts is not None and len(texts) != len(novelty):
         raise ValueError(f"expected one text per sample, got {len(novelty)} samples and {len(texts)} texts")
-    limit = _limit(head, novelty)
     rows, place = in_order(head, X)
     first = np.unique(place, return_index=True)[1]  # a row of X for each distinct one
     points, evidence = coordinates(head, rows)
     labels = refined(evidence, points, partition(evidence, points))
     counts, sums = sums_of(points, labels)
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
-    is_new = np.array([np.median(novelty[first[each]]) > limit for each in members])
+    is_new = _new(head, np.array([np.median(novelty[first[each]]) for each in members]), counts)
     weights, widest = _class_weights(head), _SCATTERED * class_scatter(head)
     wide, found = np.zeros(len(counts), bool), []
     for number in np.flatnonzero(is_new & (counts >= LEAST)).tolist():
@@ -112,21 +101,34 @@ def _with_words(found: Discovery, texts: Sequence[str]) -> Discovery:
     return replace(found, groups=groups)
 
 
-def _limit(head: Any, novelty: np.ndarray) -> float:
-    """The novelty above which a sample looks new: the lowest at which few of those above it are of known classes.
+def _new(head: Any, novelty: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Which groups are new, from the median novelty of each and the number of its samples.
 
-    At most half of the samples of known classes are below the first candidate, so twice as many as are below it are known
-    (Storey's estimate of the share of true nulls).
+    The limit is the highest probability below which few of the samples are of known classes. Half of the groups of known
+    classes are above one half, so twice as many samples as are there are known (Storey's estimate of the share of true
+    nulls).
     """
-    try:
-        limits = [float(copy(head).novelty_threshold(false_alarms=share)) for share in _FALSE_ALARMS]
-    except ValueError:  # every class has one sample, so no novelty was ever measured
-        return 0.0  # where a class without samples is as likely as the best one
-    known = min(1.0, float((novelty <= limits[0]).mean()) / (1 - _FALSE_ALARMS[0]))
-    for share, limit in zip(_FALSE_ALARMS, limits, strict=True):
-        if known * share <= _MISTAKEN * (novelty > limit).mean():
-            return limit
-    return limits[-1]
+    if not (head.novelties_.tried > 0).any():  # every class has one sample, so no novelty was ever measured
+        return np.asarray(novelty > 0)  # a class without samples is likelier than the best one
+    chance, share = _if_known(head, novelty, counts), counts / counts.sum()
+    known = min(1.0, 2 * float(share[chance > 0.5].sum()))
+    limits = [each for each in _LIMITS if known * each <= _MISTAKEN * share[chance <= each].sum()]
+    return np.asarray(chance <= (limits or _LIMITS[-1:])[0])
+
+
+def _if_known(head: Any, novelty: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The probability that as many samples of a known class have at least this median novelty: the mean over classes.
+
+    Of n numbers below each of which a sample is with the probability F, the median is below with the probability I(F) of
+    the beta distribution with (n + 1) / 2 twice.
+    """
+    tried = np.flatnonzero(head.novelties_.tried > 0)
+    quantiles = head.novelties_.novelties[tried[evenly(len(tried), _ASKED)]].astype(np.float64)
+    at = (np.arange(quantiles.shape[1]) + 0.5) / quantiles.shape[1]
+    half = (counts + 1) / 2
+    below = [betainc(half, half, np.interp(novelty, each, at, left=0, right=1)) for each in quantiles]
+    found: np.ndarray = 1 - np.mean(below, axis=0)
+    return found
 
 
 def partition(evidence: Evidence, points: np.ndarray) -> np.ndarray:

@@ -45,9 +45,8 @@ class Explanation:
     novelty: float
     limit: float | None  # of novelty; None if the head has no threshold
     unknown: bool | None  # whether the sample is above it
-    as_novel: (
-        float | None
-    )  # share of the answered class's samples that looked at least as novel before they were learned
+    # Share of the answered class's samples that looked at least as novel before they were learned
+    as_novel: float | None
 
     @property
     def ahead(self) -> float | None:

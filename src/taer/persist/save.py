@@ -126,8 +126,7 @@ def _read(path: Path, formats: Sequence[str]) -> tuple[dict[str, str], dict[str,
                 )
             if found == MULTI_LABEL and found not in formats:
                 raise ValueError(
-                    f"{path}: a head of several labels per sample, which only fit, learn and predict take; the "
-                    "service does not take them yet"
+                    f"{path}: a head of several labels per sample, which only fit, learn, predict and serve take"
                 )
             if found.startswith("taer-head/") and found not in formats:
                 raise ValueError(

@@ -195,6 +195,8 @@ def _again(setting: Setting) -> list[Block]:
 def _command(setting: Setting, group: Group) -> str:
     head = known_head(group.method)
     same = ({} if head is None else head().get_params()) | {"order": group.params["order"]}
+    if group.results[0]["stream"] != "tasks":
+        same.pop("epochs", None)  # where samples come once, the default is another; see ``Run``
     changed = {name: value for name, value in group.params.items() if (name, value) not in same.items()}
     options = "".join(f" --set {quote(f'{name}={value}')}" for name, value in changed.items())
     stream = f"{_stream_options(setting, group)} --seeds {max(run['seed'] for run in group.results) + 1}"

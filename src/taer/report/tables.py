@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -121,4 +122,5 @@ def _csv(value: Value, spread: bool) -> Iterable[str | float | None]:
 def _escape(words: str) -> str:
     for sign, command in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#")):
         words = words.replace(sign, command)
+    words = re.sub(r"(?<!\S)-(?=\d)", "−", words)  # a minus, not a hyphen
     return words.replace("±", r"$\pm$").replace("−", "$-$").replace("λ", r"$\lambda$")

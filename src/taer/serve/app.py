@@ -21,6 +21,7 @@ from taer.serve import routes
 from taer.serve.api import ERRORS, Api, Lane, as_json
 from taer.serve.gate import Counters, Gate
 from taer.serve.groups import add_groups
+from taer.serve.labels import LabelService, add_labels
 from taer.serve.protocol import add_protocol
 from taer.serve.replica import REFUSAL, Replica, add_replica
 from taer.serve.service import Service
@@ -107,6 +108,9 @@ def endpoints(
     routes.add_versions(api, service, counters)
     routes.add_classes(api, service, drawings)
     routes.add_watch(api, service, counters)
+    if isinstance(service, LabelService):
+        add_labels(api, service, counters)
+        return api
     add_trust(api, service, counters)
     add_groups(api, service)
     routes.add_inbox(api, service)

@@ -152,9 +152,8 @@ class Database:
     def _open(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute(
-            "PRAGMA wal_autocheckpoint = 100"
-        )  # pages; by default the data of a small service stay in the log
+        # In pages; by default the data of a small service stay in the log
+        self._db.execute("PRAGMA wal_autocheckpoint = 100")
         self._db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
         (schema,) = self._db.execute("PRAGMA user_version").fetchone()
         if schema not in (0, SCHEMA):
@@ -286,9 +285,7 @@ def storage_failures(then: str, folder: Path, kind: type[StorageFailed] = Storag
     """Tell errors of storage in a folder as :class:`StorageFailed`; ``then`` says what follows from them."""
     try:
         yield
-    except (
-        StartFailed
-    ) as error:  # of a store that a running service opens: no start, and its path is told to nobody
+    except StartFailed as error:  # a running service opens it: this is no start, and nobody is told its path
         reported = error.__cause__
         if not isinstance(reported, OSError | sqlite3.Error):
             raise

@@ -20,9 +20,8 @@ class Pool:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._turn = (
-            threading.Lock()
-        )  # comparing thousands of inputs takes seconds; the same question waits for the answer
+        # Comparing thousands of inputs takes seconds; the same question waits for the answer.
+        self._turn = threading.Lock()
         self._found: tuple[tuple[int, ...], answers.InboxGroups] | None = None
 
     def groups(self) -> answers.InboxGroups:

@@ -21,8 +21,11 @@ from typing import Any
 
 from taer.serve import traces
 from taer.serve.database import StorageFailed, storage_failures
+from taer.serve.label_tasks import learn_labels
 from taer.serve.store import Store, Version, only_one
 from taer.serve.tasks import TASKS, Refused
+
+_TASKS = {**TASKS, learn_labels.__name__: learn_labels}
 
 
 class Busy(Exception):
@@ -67,7 +70,7 @@ class Learner:
         return _Turn(self._turn)
 
     def do(self, task: str, **options: Any) -> Version:
-        """Run one of the tasks of :mod:`taer.serve.tasks`; returns the new version. Call it inside ``exclusively()``.
+        """Run one of ``_TASKS``; returns the new version. Call it inside ``exclusively()``.
 
         Raises Refused, StorageFailed, or Ended if the process ended before it answered, whatever it had done by then.
         """
@@ -144,7 +147,7 @@ def _answer(folder: Path, opened: Callable[[Path], Store], order: dict[str, Any]
             storage_failures("nothing was changed", folder),
             only_one(folder, "learner", wait=True),
         ):
-            return asdict(TASKS[order.pop("task")](opened(folder), **order))
+            return asdict(_TASKS[order.pop("task")](opened(folder), **order))
     except Refused as error:
         return {"refused": str(error)}
     except StorageFailed as error:

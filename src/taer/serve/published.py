@@ -31,9 +31,8 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag
     sha256: str = ""
     bytes: Count = 0
     threshold: float | None = None  # of unknown; a replica has no examples to compute it from
-    automation: dict[str, float] | None = (
-        None  # what is promised about answers without a person, for the same reason
-    )
+    # What is promised about answers without a person, for the same reason.
+    automation: dict[str, float] | None = None
     parent: Count = 0
     created: str = ""
     report: dict[str, Any] = {}

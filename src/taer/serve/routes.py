@@ -247,6 +247,7 @@ def add_classes(api: Api, service: Service, drawings: bool) -> None:
             "learning": service.learner.busy,
             "inbox": service.inbox is not None,
             "automation": service.serving.promise is not None,
+            "several_labels": service.several_labels,
             "classes": service.classes(),
         }
 

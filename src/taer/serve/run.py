@@ -9,13 +9,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 from threadpoolctl import threadpool_limits
 
 from taer.heads import Head
-from taer.persist.save import load
+from taer.multilabel.model import MultiLabel
+from taer.persist.multilabel import load_head
 from taer.serve import traces
 from taer.serve.app import LOCAL_NAMES, create_app
 from taer.serve.backbones import find
@@ -23,6 +25,7 @@ from taer.serve.collector import set_aside
 from taer.serve.connection import MAX_CONNECTIONS, Connection
 from taer.serve.inbox import Bounds
 from taer.serve.inputs import Backbone
+from taer.serve.labels import LabelService, has_several
 from taer.serve.learner import Learner
 from taer.serve.replica import Replica
 from taer.serve.service import Service
@@ -99,6 +102,7 @@ def run(
     inbox: Bounds | None = None,
     follow: str | None = None,
     errors: float | None = None,
+    multi_label: bool = False,
 ) -> None:
     """Serve until stopped."""
     traces.start()
@@ -111,8 +115,12 @@ def run(
         first, held_back = demo_head()
         service = Service(folder, demo_backbone(), first, held_back, promote=promote, inbox=inbox, errors=errors)
     else:
-        first_head = load(model) if model else None
-        service = open_service(folder, first_head, backbone, method, relearn, promote, inbox, errors=errors)
+        first_head: Any = load_head(model) if model else None
+        if multi_label and first_head is not None and not isinstance(first_head, MultiLabel):
+            raise ValueError(f"{model}: has one label per sample; leave out --multi-label")
+        service = open_service(
+            folder, first_head, backbone, method, relearn, promote, inbox, errors=errors, multi_label=multi_label
+        )
     print_notices(service, model)
     serve_app(
         create_app(service, access.token, access.is_public, access.hosts, drawings or demo),
@@ -157,6 +165,7 @@ def open_service(
     learner: Learner | None = None,
     finder: Callable[[str, Head | None], Backbone] | None = None,
     errors: float | None = None,
+    multi_label: bool = False,
 ) -> Service:
     """The service with the named backbone, or with the one recorded in its head; without either it accepts vectors.
 
@@ -164,11 +173,27 @@ def open_service(
     backbone.
     """
     finder = finder or _find
-    if name is not None:
-        backbone = finder(name, first)  # before the folder is touched
+    backbone = finder(name, first) if name is not None else None  # before the folder is touched
+    if multi_label or isinstance(first, MultiLabel) or has_several(folder):
+        if relearn or promote != "auto" or inbox or errors is not None:
+            raise ValueError(
+                f"{folder}: --relearn, --promote, --inbox and --errors-at-most are for one label per sample, and this has "
+                "several"
+            )
+        service: Service = LabelService(folder, backbone, first, method, learner)
+    else:
         service = Service(
-            folder, backbone, first, method=method, relearn=relearn, promote=promote, inbox=inbox, errors=errors
+            folder,
+            backbone,
+            first,
+            method=method,
+            relearn=relearn,
+            promote=promote,
+            inbox=inbox,
+            learner=learner,
+            errors=errors,
         )
+    if backbone is not None:
         if service.serving.head is not None:
             try:
                 service.serving.head._check_origin(backbone.origin)
@@ -176,17 +201,6 @@ def open_service(
                 service.close()
                 raise
         return service
-    service = Service(
-        folder,
-        None,
-        first,
-        method=method,
-        relearn=relearn,
-        promote=promote,
-        inbox=inbox,
-        learner=learner,
-        errors=errors,
-    )
     origin = getattr(service.serving.head, "feature_origin_", None)
     if remembered := origin.backbone if origin else service.store.backbone(service.serving.version):
         try:

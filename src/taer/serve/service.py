@@ -59,6 +59,8 @@ class Service:
         The largest share of answers without a person that may be wrong; by default nothing is promised.
     """
 
+    several_labels = False  # whether a sample may have several
+
     def __init__(
         self,
         folder: Path,

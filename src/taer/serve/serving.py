@@ -14,6 +14,7 @@ import numpy as np
 from taer.answers import Hour, Why
 from taer.heads import Head
 from taer.heads.unknowns import above
+from taer.multilabel.model import MultiLabel
 from taer.serve.database import Database, StorageFailed
 from taer.serve.inputs import BadInput
 from taer.serve.store import Store
@@ -69,8 +70,8 @@ class Serving:
     def load(cls, store: Store, version: int, errors: float | None = None) -> Serving:
         """A version, with at most this share of ``errors`` among answers that need no person; None: nothing is promised."""
         head = store.load(version)
-        if head is None:
-            return cls(version, None, None, None)
+        if head is None or isinstance(head, MultiLabel):
+            return cls(version, head, None, None)
         found = cls.of(version, head, _threshold(head, store, version))
         return replace(found, promise=promised(head, known_examples(store, version, head), errors))
 
@@ -86,6 +87,8 @@ class Serving:
     @property
     def classes(self) -> list[tuple[str, int]]:
         """Classes and their tasks, in order of learning."""
+        if isinstance(self.head, MultiLabel):
+            return [(str(label), 1) for label in self.head.classes_]
         return [] if self.head is None else [(str(label), task) for label, task in self.head.learning_order_]
 
     def answer(self, X: np.ndarray) -> Answers:

@@ -10,7 +10,9 @@ from sklearn.base import clone
 
 from taer.features.images import decode_image
 from taer.heads import make_head
+from taer.multilabel.model import MultiLabel
 from taer.serve.inputs import Backbone
+from taer.serve.label_tasks import described
 from taer.serve.serving import Serving
 from taer.serve.staging import Promote
 from taer.serve.store import Edit, Example, Store, Version
@@ -51,7 +53,12 @@ def _history_of(store: Store, files: list[int]) -> list[Version]:
             head = store.load(number)
         except ValueError:
             continue
-        assert head is not None
+        if isinstance(head, MultiLabel):
+            parent = found[-1].version if found else 0
+            older = [label for label, _ in learned[parent][1]] if parent else []
+            found.append(Version(number, parent, store.made(number), described(head, older)))
+            learned[number] = 0, [(str(label), 1) for label in head.classes_]
+            continue
         before = [entry for entry in head.learning_order_ if entry.task < head.n_tasks_]
         parents = [known for known, had in learned.items() if had == (head.n_tasks_ - 1, before)]
         parent = (parents or [0, *learned])[-1] if head.n_tasks_ > 1 else 0
@@ -86,12 +93,10 @@ def newest_that_loads(store: Store, notices: list[str], errors: float | None = N
 
 def untested(store: Store, serving: Serving, promote: Promote) -> list[str]:
     """A notice if what the service was told to do needs held-out examples, and its version has none, as a loaded head."""
-    if serving.head is None or known_examples(store, serving.version, serving.head):
-        return []
     idle = ["--promote if-not-worse asks each time"] if promote == "if-not-worse" else []
     if serving.promise is not None and serving.promise.problem:
         idle.append("--errors-at-most promises nothing")
-    if not idle:
+    if not idle or serving.head is None or known_examples(store, serving.version, serving.head):
         return []
     return [
         f"version {serving.version} has no held-out examples, so {' and '.join(idle)}; teach the service at least "

@@ -24,7 +24,8 @@ import numpy as np
 
 from taer.answers import ExampleEntry, Kind
 from taer.heads import Head
-from taer.persist.save import load
+from taer.multilabel.model import MultiLabel
+from taer.persist.multilabel import load_head
 from taer.serve.database import LINEAGE, TAUGHT, CommitFailed, Database, storage_failures
 
 _VERSION = re.compile(r"([0-9]{6,9})\.safetensors")
@@ -197,8 +198,8 @@ class Store(Database):
             number for (number,) in self.rows(f"{LINEAGE} SELECT version FROM lineage ORDER BY 1 DESC", version)
         ]
 
-    def load(self, version: int) -> Head | None:
-        """The head of a version; None for the empty version 0.
+    def load(self, version: int) -> Any:
+        """The head of a version, of one label or of several per sample; None for the empty version 0.
 
         Raises ValueError if the file is missing or damaged, StorageFailed if it cannot be read.
         """
@@ -207,13 +208,13 @@ class Store(Database):
         with storage_failures(f"version {version} cannot be read", self.folder):
             try:
                 self._file(version).open("rb").close()  # the reader below does not say why it cannot read
-                return load(self._file(version))
+                return load_head(self._file(version))
             except (FileNotFoundError, IsADirectoryError):
                 raise ValueError(f"{self._file(version)}: no such file") from None
 
     def add_version(
         self,
-        head: Head,
+        head: Head | MultiLabel,
         parent: int,
         report: dict[str, Any],
         learned: Sequence[int] = (),
@@ -262,7 +263,7 @@ class Store(Database):
             return 1 + max([0, *taken, *self.files()])
 
     @contextmanager
-    def _written(self, version: int, head: Head) -> Iterator[None]:
+    def _written(self, version: int, head: Head | MultiLabel) -> Iterator[None]:
         """Inside, the file of a version is on disk. After an error it is removed, unless its row may come back.
 
         That is after a commit that failed: a crash right then may leave it whole in the log of the database.

@@ -117,9 +117,8 @@ class SentenceEncoder:
         for length, rows in of_length.items():
             size = max(1, _TOKENS // length)
             batches += [rows[start : start + size] for start in range(0, len(rows), size)]
-        batches.sort(
-            key=lambda batch: -len(batch) * len(tokens[batch[0]])
-        )  # the longest first, so that no core is idle at the end
+        # The longest first, so that no core is idle at the end.
+        batches.sort(key=lambda batch: -len(batch) * len(tokens[batch[0]]))
 
         def encode(batch: list[int]) -> np.ndarray:
             return self._pooled(self._network.run(np.array([tokens[row] for row in batch])))

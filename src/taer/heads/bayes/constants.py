@@ -46,10 +46,9 @@ TRIAL_RANK = 32  # directions of a class with more samples
 FAR = 2.0  # deviations above the mean distance of samples from the center, from which on a sample is far
 
 # The novelty of samples that are learned
-HELD_OUT = 8  # folds of the samples of a class; with four, sets of 80 % hold 1 point too many
 TRIED = 512  # samples per class from which a held-out one is learned: for time
-ASKED = 64  # about how many of a class with more than the next number have their misfit measured: for time
-AT_ONCE = 64  # samples up to which all folds of a class are learned at once, along all samples: for time
+ASKED = 64  # how many of a class with more than the next number have their misfit measured: for time
+AT_ONCE = 128  # samples that are left out one by one of a class along all of them: for time
 SMALL = 10_000  # samples of a first task up to which the prior is left out of their novelty, too
 FIRST_FOLDS = 4  # for which they are divided
 FIRST_ASKED = 250  # about how many of them are asked, in whole folds: for time

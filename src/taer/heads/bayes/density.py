@@ -83,49 +83,57 @@ def nothing(width: int) -> Summary:
 
 
 class Classes(NamedTuple):
-    """Several classes, whose scatters are ``Σ lengths · row rowᵀ`` and an equal rest; the first axis is the class.
+    """Several classes, whose scatters are ``Σ lengths · row rowᵀ + rest · I``; the first axis is the class.
 
-    The rows are orthonormal directions, or samples whose scatter has no rest; rows of zeros fill them up.
+    The rows are orthonormal directions, or samples, and then there is no rest. Rows of zeros fill them up.
     """
 
     n: np.ndarray
     mean: np.ndarray
-    trace: np.ndarray  # of the whole scatters
+    rest: np.ndarray
     rows: np.ndarray
     gram: np.ndarray  # inner products of the rows
-    lengths: np.ndarray  # of the scatter along each row
+    lengths: np.ndarray
 
     @classmethod
-    def of(cls, *known: Summary) -> Classes:
-        """Classes along their leading directions."""
-        size, width = max(len(each.root) for each in known), len(known[0].mean)
-        rows, lengths = np.zeros((len(known), size, width)), np.zeros((len(known), size))
+    def of(cls, width: int, *known: Summary) -> Classes:
+        """Classes of ``width`` features along their leading directions."""
+        size = max(len(each.root) for each in known)
+        rows, squares = np.zeros((len(known), size, len(known[0].mean))), np.zeros((len(known), size))
         for at, each in enumerate(known):
-            lengths[at, : len(each.root)] = np.square(each.root).sum(axis=1)
+            squares[at, : len(each.root)] = np.square(each.root).sum(axis=1)
             rows[at, : len(each.root)] = each.root
-        rows /= np.sqrt(np.where(lengths > 0, lengths, 1))[:, :, None]
-        gram = (lengths > 0)[:, None] * np.eye(size)
+        rows /= np.sqrt(np.where(squares > 0, squares, 1))[:, :, None]
         n, mean, trace = (np.array([getattr(each, name) for each in known]) for name in ("n", "mean", "trace"))
-        return cls(n.astype(np.float64), mean, trace, rows, gram, lengths)
+        rest = _rest_of(trace, squares, width)
+        gram = (squares > 0)[:, None] * np.eye(size)
+        return cls(n.astype(np.float64), mean, rest, rows, gram, np.maximum(squares - rest[:, None], 0))
 
     @classmethod
-    def shown(cls, samples: list[np.ndarray], rank: int, exact: int) -> Classes:
+    def shown(cls, samples: list[np.ndarray], rank: int, exact: int, width: int) -> Classes:
         """Classes with these samples: along all of them, or along ``rank`` directions if they are more than ``exact``."""
         n = np.array([len(each) for each in samples])
         means = np.stack([each.mean(axis=0) for each in samples])
         size = max([*n[n <= exact], *([rank] if (n > exact).any() else [])])
-        rows = np.zeros((len(n), size, means.shape[1]))
-        traces, lengths = np.empty(len(n)), np.zeros((len(n), size))
+        rows, rests = np.zeros((len(n), size, means.shape[1])), np.zeros(len(n))
+        lengths = np.zeros((len(n), size))
         for at, each in enumerate(samples):
             centered = each - means[at]
-            traces[at] = np.square(centered).sum()
             found, own = centered, np.ones(len(each))
             if len(each) > exact:
                 found = leading_rows(centered, rank, quick=True)
                 own = np.square(found).sum(axis=1)
                 found /= np.sqrt(np.maximum(own, 1e-300))[:, None]
-            rows[at, : len(found)], lengths[at, : len(found)] = found, own
-        return cls(n.astype(np.float64), means, traces, rows, rows @ rows.swapaxes(1, 2), lengths)
+                rests[at] = _rest_of(np.square(centered).sum(), own, width)
+            rows[at, : len(found)], lengths[at, : len(found)] = found, np.maximum(own - rests[at], 0)
+        return cls(n.astype(np.float64), means, rests, rows, rows @ rows.swapaxes(1, 2), lengths)
+
+
+def _rest_of(traces: np.ndarray, squares: np.ndarray, width: int) -> np.ndarray:
+    """What scatters have along each direction but their leading ones."""
+    others = np.maximum(width - (squares > 0).sum(axis=-1), 1)
+    found: np.ndarray = np.maximum(traces - squares.sum(axis=-1), 0) / others
+    return found
 
 
 class Shapes(NamedTuple):
@@ -149,16 +157,11 @@ def shapes_of(known: Classes, crossed: np.ndarray, nu: float, spread: Spread) ->
     ``crossed`` are the rows of the classes along the directions of the spread.
     """
     n, size = known.n, known.lengths.shape[-1]
-    squares = np.diagonal(known.gram, axis1=1, axis2=2)
-    left = known.trace - (known.lengths * squares).sum(axis=1)
-    beyond = (
-        np.maximum(left, 0) / np.maximum(spread.width - (squares > 0).sum(axis=1), 1) / (n + nu)
-    )  # the variance that the rows leave out
-    rest = beyond + nu / (n + nu)
+    rest = (known.rest + nu) / (n + nu)
     variance = rest + spread.rest / (n * spread.rest + 1)
     variances = rest[:, None] + spread.psi / (n[:, None] * spread.psi + 1)
     weights = 1 / variances - 1 / variance[:, None]
-    gain = np.maximum(known.lengths / (n + nu)[:, None] - beyond[:, None], 0)
+    gain = known.lengths / (n + nu)[:, None]
     root = np.sqrt(gain)
     # By Woodbury's formula, with ``wider = root·rows·B·rowsᵀ·root``: how much each row widens the class.
     wider = known.gram / variance[:, None, None] + (crossed * weights[:, None]) @ crossed.swapaxes(1, 2)
@@ -168,7 +171,9 @@ def shapes_of(known: Classes, crossed: np.ndarray, nu: float, spread: Spread) ->
     log_det = (spread.width - len(spread.psi)) * np.log(variance) + np.log(variances).sum(axis=1)
     log_det += 2 * np.log(np.diagonal(np.linalg.cholesky(both), axis1=1, axis2=2)).sum(axis=1)
     # Over samples of the class, the reduction is a sum of squares: its mean, and some deviations more.
-    scatter = known.lengths / np.where(gain > 0, gain, np.inf) / np.maximum(n, 1)[:, None]
+    squares = np.maximum(np.diagonal(known.gram, axis1=1, axis2=2), 1e-300)
+    scatter = known.lengths + known.rest[:, None] / squares
+    scatter /= np.where(gain > 0, gain, np.inf) * np.maximum(n, 1)[:, None]
     reduced = (wider - np.eye(size) + inverse) * scatter[:, :, None]
     deviation = np.sqrt(2 * np.maximum((reduced * reduced.swapaxes(1, 2)).sum(axis=(1, 2)), 0))
     most = np.maximum(np.trace(reduced, axis1=1, axis2=2) + DEVIATIONS * deviation, 0)

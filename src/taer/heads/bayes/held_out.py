@@ -6,23 +6,26 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from taer.heads.bayes.constants import AT_ONCE, COMPARED, FIRST_ASKED, FIRST_FOLDS, HELD_OUT, NEAREST
+from taer.heads.bayes.constants import AT_ONCE, COMPARED, FIRST_ASKED, FIRST_FOLDS, NEAREST, TEMPER
 from taer.heads.bayes.density import (
     Classes,
     Space,
     Spread,
     Summary,
-    View,
     centers_of,
-    log_densities,
+    log_density,
     merged,
+    nothing,
+    shapes_of,
     summarize,
-    view_of,
 )
 from taer.heads.bayes.novelty import Novelties
 from taer.heads.bayes.prior import Pseudo
 from taer.heads.bayes.state import Densities, Prior
 from taer.heads.bayes.trial import Chosen, fitted_prior
+from taer.heads.closed_form.selection import evenly
+
+_ROUNDING = 1e-6  # how little a class may be without one sample, before rounding decides
 
 Found = dict[int, tuple[np.ndarray, np.ndarray]]  # misfits and novelties of samples, by class
 
@@ -30,57 +33,51 @@ Found = dict[int, tuple[np.ndarray, np.ndarray]]  # misfits and novelties of sam
 def held_out_scores(
     space: Space, before: Summary | None, prior: Prior, rank: int, most: int, first: bool
 ) -> tuple[Space, np.ndarray]:
-    """Some samples of a class, at least ``most`` if there are, and their scores for it, learned from the others.
+    """Some samples of a class, ``most`` if there are more than ``AT_ONCE``, and their scores for it without them.
 
-    ``before`` is what the class had learned already; ``first`` says whether it is of the first task.
+    Each is scored by the class of all other samples and of ``before``, what the class had learned already; ``first`` says
+    whether it is of the first task.
     """
     n_rows = len(space.rows)
-    folds = np.arange(n_rows) % HELD_OUT
-    if before is None and n_rows <= AT_ONCE:  # all samples are asked
-        scores = folded_scores(space, folds, prior.nu, prior.spread)
-        counts = n_rows - np.bincount(folds)
-    else:
-        asked = folds < -(-most // -(-n_rows // HELD_OUT))  # as many folds as have so many samples
-        parts = [space.rows[folds != fold] for fold in range(folds[asked].max() + 1)]
-        others = Classes.of(*(_together(before, part, rank) for part in parts))
-        space, folds, counts = space.at(asked), folds[asked], others.n
-        every = log_densities(space, view_of(space, others, prior.spread), prior.nu, prior.spread)
-        scores = every[np.arange(len(folds)), folds]
-    offsets = np.array([prior.offset(count, first) for count in counts.tolist()])
-    return space, scores + offsets[folds]
+    asked = evenly(np.arange(n_rows), n_rows if n_rows <= AT_ONCE else most)
+    scores = []
+    for part in np.array_split(asked, -(-len(asked) // AT_ONCE)):
+        others = np.delete(space.rows, part, axis=0)
+        known = before or nothing(space.rows.shape[1])
+        if len(others):
+            known = merged(known, summarize(others, rank, quick=True), rank)
+        scores.append(left_out_scores(space.at(part), known, prior.nu, prior.spread))
+    count = n_rows - 1 + (0 if before is None else before.n)
+    return space.at(asked), np.concatenate(scores) + prior.offset(count, first)
 
 
-def _together(before: Summary | None, rows: np.ndarray, rank: int) -> Summary:
-    """A summary of more samples of a class, which may be none."""
-    if before is None or not len(rows):
-        return before or summarize(rows, rank, quick=True)
-    return merged(before, summarize(rows, rank, quick=True), rank)
+def left_out_scores(space: Space, others: Summary, nu: float, spread: Spread) -> np.ndarray:
+    """Scores of samples for their class, each learned from ``others`` and the other samples.
 
-
-def folded_scores(space: Space, folds: np.ndarray, nu: float, spread: Spread) -> np.ndarray:
-    """Of the samples of one class: those of each fold are scored by the class without the fold, along all others.
-
-    All follows from the inner products of the samples, which are computed once for all folds.
+    Without a sample, the scatter of a class is that of all samples less a multiple of one outer product. So the inverse
+    shape and its determinant follow from those of all samples, by the formula of Sherman and Morrison.
     """
-    rows, along, gram = space.rows, space.along, space.rows @ space.rows.T
-    used = (folds != np.arange(folds.max() + 1)[:, None]).astype(np.float64)
-    n = used.sum(axis=1)
-    share = used / n[:, None]
-    means, shift = share @ rows, share @ gram  # of a class without a fold, and the samples along it
-    around = gram - shift[:, :, None] - shift[:, None] + (share * shift).sum(axis=1)[:, None, None]
-    around *= used[:, :, None] * used[:, None]
-    known = Classes(n, means, np.trace(around, axis1=1, axis2=2), rows[None], around, used)
-    centers = centers_of(n, means, spread)
-    middle = rows @ centers.T
-    view = View(
-        known,
-        crossed=(along - (share @ along)[:, None]) * used[:, :, None],
-        center=centers @ spread.directions.T,
-        squares=space.squares[:, None] - 2 * middle + np.square(centers).sum(axis=1),
-        off=(gram - shift[:, :, None] - (middle.T - (share * middle.T).sum(axis=1)[:, None])[:, None])
-        * used[:, None],
-    )
-    return log_densities(space, view, nu, spread)[np.arange(len(rows)), folds]
+    q, n_asked, n = spread.directions, len(space.rows), others.n + len(space.rows)
+    left, mean = n - 1, (others.n * others.mean + space.rows.sum(axis=0)) / n
+    apart = space.rows - mean
+    known = Classes.of(spread.width, others)
+    root = np.concatenate([known.rows[0], np.sqrt(others.n) * (others.mean - mean)[None], apart])
+    lengths = np.append(known.lengths[0], np.ones(n_asked + 1))
+    whole = Classes(np.array([left]), mean[None], known.rest, root[None], (root @ root.T)[None], lengths[None])
+    crossed = root @ q.T
+    shapes = shapes_of(whole, crossed[None], nu, spread)
+    inner, weights, variance = shapes.inner[0], shapes.weights[0], shapes.variance[0]
+    away = space.rows - centers_of(np.array([left]), mean - apart / left, spread)  # from the class without each
+    across = away @ q.T
+    along = root @ away.T / variance + (crossed * weights) @ across.T  # in the shape without the rows of the class
+    turned = inner @ along
+    own = np.arange(-n_asked, 0), np.arange(n_asked)  # each sample along its own row
+    shrunk = np.maximum(n * (left + nu) * np.diagonal(inner)[-n_asked:] - 1, _ROUNDING) / left
+    reduced = (along * turned).sum(axis=0) - n / left * (left + nu) * np.square(turned[own]) / shrunk
+    reduced[shrunk <= _ROUNDING / left] = 0
+    squares = np.square(away).sum(axis=1) / variance + np.square(across) @ weights
+    heights = shapes.height - 0.5 * (1 - TEMPER) * np.log(shrunk)
+    return log_density(heights, squares - np.minimum(reduced, shapes.most), spread.width)
 
 
 def novelties_of(held_out: Mapping[int, tuple[Space, np.ndarray]], prior: Prior, densities: Densities) -> Found:

@@ -9,7 +9,7 @@ import numpy as np
 
 from taer.heads import exact
 from taer.heads.base import Head, Task
-from taer.heads.bayes.constants import CORRECTED, CORRECTED_CLASSES, HELD_OUT, OTHER_ROWS, OWN_ROWS
+from taer.heads.bayes.constants import CORRECTED, CORRECTED_CLASSES, OTHER_ROWS, OWN_ROWS
 from taer.heads.bayes.correction import (
     Corrections,
     Problem,
@@ -125,7 +125,7 @@ class BayesReplay(
     def _sampled(self, label: int, rows: np.ndarray, own: np.ndarray) -> KeptSamples:
         """Samples to keep; their scores get the offset of a class with all samples."""
         count = float(self.densities_.counts[label])
-        fewer, first = max(1.0, count - len(rows) / HELD_OUT), self._is_first(label)
+        fewer, first = max(1.0, count - 1), self._is_first(label)
         own = own + (self.prior_.offset(count, first) - self.prior_.offset(fewer, first))
         space = Space.single(rows, self.prior_.spread)
         blank = self.prior_.blank.approximate(space, np.zeros(1, np.int64))[:, 0]

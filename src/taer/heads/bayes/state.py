@@ -332,7 +332,7 @@ def _integers(width: int) -> str:
 def described(known: Summary, nu: float, spread: Spread, rank: int, offset: float) -> Described:
     """A class as it is stored: rounded, so that its scores have the same bits on every machine."""
     mean, root = known.mean.astype(np.float32), known.root[max(0, len(known.root) - rank) :]
-    seen = Classes.of(known._replace(mean=mean.astype(np.float64), root=root))
+    seen = Classes.of(spread.width, known._replace(mean=mean.astype(np.float64), root=root))
     q, rows = spread.directions, seen.rows[0]
     shapes = shapes_of(seen, rows @ q.T[None], nu, spread)
     inverse, weights, center = (

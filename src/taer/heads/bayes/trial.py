@@ -149,7 +149,7 @@ def _far(episodes: list[Episode], strength: float, best: np.ndarray) -> np.ndarr
     for space, spread in ((each.asked, each.spread) for each in episodes):
         others, more = spread.inverses
         distances.append(space.squares * others + np.square(space.along) @ more)
-        view = view_of(space, Classes.of(nothing(space.rows.shape[1])), spread)
+        view = view_of(space, Classes.of(spread.width, nothing(space.rows.shape[1])), spread)
         blanks.append(log_densities(space, view, strength * spread.width, spread)[:, 0])
     known = np.concatenate([~each.new[each.target] for each in episodes])
     found, novelties = np.concatenate(distances), (np.concatenate(blanks) - best)[known]
@@ -200,7 +200,7 @@ def _episodes(
 
 def _views(space: Space, samples: list[np.ndarray], spread: Spread) -> View:
     """Classes with these samples, from the rows that are asked."""
-    return view_of(space, Classes.shown(samples, TRIAL_RANK, TRIAL_EXACT), spread)
+    return view_of(space, Classes.shown(samples, TRIAL_RANK, TRIAL_EXACT, spread.width), spread)
 
 
 def _some(numbers: np.ndarray) -> np.ndarray:

@@ -8,9 +8,8 @@ from taer.heads import exact
 from taer.heads.closed_form.derived import Derived
 
 _PACKED = 0.5  # if no more than this fraction of the directions is used, those are copied together
-_WORTH_FINDING = (
-    1 / 8
-)  # of all classes; for fewer, it takes longer to find the used directions than to multiply all
+# Of all classes. For fewer, it takes longer to find the used directions than to multiply all.
+_WORTH_FINDING = 1 / 8
 
 
 class _Used:

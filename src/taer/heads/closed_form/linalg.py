@@ -11,9 +11,8 @@ from taer.heads import exact
 from taer.statistics import ClassStatistics
 
 _LARGE, _MANY_MORE = 500, 5  # rows, and rows per eigenvector, from which on some take less time than all
-_LEAST_NOISE = (
-    1e-3  # of the mean variance: the least noise of a feature, below which EM of few samples would drive it
-)
+# The least noise of a feature, relative to the mean variance. EM of few samples would drive it below.
+_LEAST_NOISE = 1e-3
 
 
 def shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:

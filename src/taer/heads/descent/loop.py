@@ -39,9 +39,8 @@ class Batch(NamedTuple):
     weight: np.ndarray  # of each row in the loss
     parts: tuple[slice, ...]  # the current batch and each draw
     fraction: float = 1.0  # of the learning rate in this step; below 1 for a smaller, weighted batch
-    own: np.ndarray | None = (
-        None  # position of the score of each row's target among the scores, stored class by class
-    )
+    # Position of the score of each row's target among the scores, stored class by class.
+    own: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,8 @@ class Plan:
     """The training of a head in one task."""
 
     current: Samples  # the epochs run over these; not embedded yet
-    gradient: Callable[
-        [np.ndarray, Batch], np.ndarray
-    ]  # of the loss with respect to the scores, which it may overwrite
+    # Of the loss with respect to the scores, which it may overwrite.
+    gradient: Callable[[np.ndarray, Batch], np.ndarray]
     # the constant that is one more score, without a column; with an entropy term there must be another constant,
     # NAME_entropy, for the entropy among the classes that it stands for
     resting: str | None = None

@@ -28,6 +28,11 @@ def run_label_studio(
     traces.start()
     service = open_service(folder, load(model) if model else None, backbone, method, relearn)
     print_notices(service, model)
+    if service.several_labels:
+        service.close()
+        raise ValueError(
+            f"{folder}: has several labels per sample, which Label Studio cannot teach; use 'taer serve'"
+        )
     if service.backbone is None:
         service.close()
         raise ValueError(

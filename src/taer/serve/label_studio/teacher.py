@@ -72,9 +72,8 @@ class Teacher:
         self.annotations = Annotations(service.store)
         self._every = every
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._training: tuple[int, Interface] | None = (
-            None  # a project whose annotations are to be read, all of them
-        )
+        # A project all of whose annotations are to be read.
+        self._training: tuple[int, Interface] | None = None
         self._now = False  # whether to learn, however few examples wait
         self._told: set[str] = set()
         self._thread = threading.Thread(target=self._work, daemon=True)

@@ -15,12 +15,8 @@ import msgspec
 
 from taer.serve.inputs import MAX_IMAGE_BYTES, BadInput
 
-_IMAGES = (
-    "/data/",
-    "/storage-data/",
-    "/tasks/",
-    "/projects/",
-)  # where Label Studio has files; its API is elsewhere
+# Where Label Studio has files; its API is elsewhere.
+_IMAGES = ("/data/", "/storage-data/", "/tasks/", "/projects/")
 _SECONDS = 30  # for one file
 _SILENCE = 10  # seconds without a byte
 _MAX_EXPORT = 1 << 28  # bytes

@@ -57,7 +57,9 @@ async function doing(words, work) {
 }
 
 async function refresh() {
-  const [classes, history, confusion, drift] = await Promise.all(["classes", "history", "confusion", "drift"].map((path) => call("GET", path)));
+  const classes = await call("GET", "classes");
+  if (classes.several_labels) location.replace("labels.html"); // which has a page of its own
+  const [history, confusion, drift] = await Promise.all(["history", "confusion", "drift"].map((path) => call("GET", path)));
   state.kind = classes.backbone?.kind ?? null;
   state.drawings = Boolean(classes.backbone?.drawings);
   state.current = showHistory(history, goTo);

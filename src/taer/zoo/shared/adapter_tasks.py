@@ -58,9 +58,8 @@ class TaskHead(AdapterHead):
             part = Task(X, np.searchsorted(own, task.y[members]), 0, len(own), number)  # its classes from 0
             network = Network(self.hidden_.copy(), self.weights_[own], self._gates(part))
             network = self._train(part, network)
-            columns = np.pad(
-                self.weights_, [(0, 0), (0, len(network.hidden) - len(self.hidden_))]
-            )  # if units were added
+            # if units were added
+            columns = np.pad(self.weights_, [(0, 0), (0, len(network.hidden) - len(self.hidden_))])
             self._store_task(part, network)
             columns[own] = exact.rounded(network.columns, self.dtype_)
             self.weights_ = columns
