@@ -72,7 +72,7 @@ def test_a_head_without_an_origin_takes_vectors_or_what_it_is_given(backbones, t
 
 
 def test_collections_while_it_answers_look_at_none_of_what_was_there_before(monkeypatch):
-    """All requests wait for a full collection; with a sentence model it would take a fifth of a second."""
+    """All requests wait for a full collection, which takes the longer the more objects it looks at."""
     gc.unfreeze()
     before, during = len(gc.get_objects()), []
     server = SimpleNamespace(run=lambda sockets: during.append(len(gc.get_objects())))
