@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 
-.PHONY: bench clean coverage demo dist docs evidence help lint mutation test test-all test-core test-long test-lowest
+.PHONY: bench clean counts coverage demo dist docs evidence help lint mutation test test-all test-core test-long test-lowest
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -90,9 +90,10 @@ OTHERS = MLFLOW_PYTHON=$(abspath $(VENV)-mlflow/bin/python) TRITON_PYTHON=$(absp
 	$(if $(NPM),ORT_WEB=$(abspath $(VENV)-web))
 OTHERS_INSTALLED = $(patsubst %,$(VENV)-%/.installed,mlflow triton label-studio logs fuzz otel $(if $(NPM),web))
 
-# A worker takes over what the other has left. What would be disturbed runs afterwards, alone.
-SLOW = $(OTHERS) $(BIN)/pytest -rs -m
-SLOW_TESTS = OPENBLAS_NUM_THREADS=1 $(SLOW) 'slow and not alone' -n 2 --dist worksteal && $(SLOW) 'slow and alone'
+# A worker takes over what the other has left. What would be disturbed runs afterwards, alone. `make counts` reads the reports.
+SLOW = $(OTHERS) $(BIN)/pytest -rs
+SLOW_TESTS = OPENBLAS_NUM_THREADS=1 $(SLOW) -m 'slow and not alone' -n 2 --dist worksteal --junitxml results/tests/slow.xml \
+	&& $(SLOW) -m 'slow and alone' --junitxml results/tests/alone.xml
 
 test-all: lint $(OTHERS_INSTALLED)  ## what `make test` leaves out: slow tests, a third of the zoo's, the kernels of other CPUs
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'zoo and not slow'
@@ -128,6 +129,10 @@ $(VENV)-mutation/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-mutation
 	$(VENV)-mutation/bin/pip install --quiet --disable-pip-version-check 'mutmut>=3.8' -e '.[serve,test]'
 	@touch $@
+
+counts: $(VENV)/.installed-dev  ## fill the counts of "How it is tested" from the last make test-all or test-long, and from make mutation
+	$(BIN)/python tools/counts.py $(wildcard results/tests/*.xml) > results/counts.md
+	$(BIN)/python tools/fill_docs.py --some docs/evidence/testing.md results/counts.md
 
 # MUTANTS='taer.heads.exact*' for some of them. What was tested is not tested again; `mutmut show NAME` shows one.
 mutation: $(VENV)-mutation/.installed  ## change the code that decides in small ways, and list the changes that no test notices

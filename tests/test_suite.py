@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tools import counts
 
 
 def test_no_test_reaches_the_network():
@@ -30,3 +33,22 @@ def test_no_process_that_a_test_starts_reaches_the_network():
 def test_the_home_folder_is_not_the_user_s():
     assert Path.home() == Path(os.environ["HOME"])
     assert "pytest" in str(Path.home())
+
+
+def test_counts_of_reports_and_of_mutants(tmp_path):
+    """What tests recorded is added up, and a mutant that no test reaches was not run."""
+    case = '<testcase classname="tests.serve.test_load" name="test_{}"><properties><property name="answers" value="{}"/>'
+    (tmp_path / "one.xml").write_text(
+        '<testsuites><testsuite timestamp="2026-11-19T10:00:00" time="90.5">'
+        + "".join(case.format(name, count) + "</properties></testcase>" for name, count in (("a", 1200), ("b", 34)))
+        + '<testcase classname="tests.test_files" name="c"><skipped/></testcase></testsuite></testsuites>'
+    )
+    told = counts.counts([tmp_path / "one.xml", tmp_path / "one.xml"])
+    assert "2026-11-19" in told[0]
+    assert "4 slow tests in 3 minutes" in told[0]
+    assert told[-1] == "| answers | 2,468 | `tests/serve/test_load.py` |"
+    (tmp_path / "src/taer").mkdir(parents=True)
+    codes = dict(zip("abcdefg", (1, 1, 0, 33, None, -24, 1), strict=True))
+    (tmp_path / "src/taer/files.py.meta").write_text(json.dumps({"exit_code_by_key": codes}))
+    (tmp_path / "src/taer/rows.py.meta").write_text(json.dumps({"exit_code_by_key": {}}))
+    assert counts.mutants(tmp_path)[2:] == ["| `files.py` | 7 | 5 | 4 | 1 | 1 |"]

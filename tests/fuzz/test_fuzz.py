@@ -31,7 +31,7 @@ def test_the_corpus_is_read_or_refused(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
-def test_nothing_new_is_found_by_fuzzing(name, tmp_path):
+def test_nothing_new_is_found_by_fuzzing(name, tmp_path, record_property):
     """Seconds of each reader in ``make test-all``, half an hour in ``make test-long``."""
     python = os.environ.get("FUZZ_PYTHON")
     if not python:
@@ -63,5 +63,7 @@ def test_nothing_new_is_found_by_fuzzing(name, tmp_path):
         pytest.xfail("pyarrow ends the process at some damaged columns, an error of its own that nobody can catch")
     assert done.returncode == 0, done.stderr[-4000:]
     count = re.search(r"number_of_executed_units: (\d+)", done.stderr)
+    record_property("inputs made by fuzzing", int(count[1]))
+    record_property("seconds of fuzzing", SECONDS)
     print(f"{name}: {count[1]} inputs")
     assert int(count[1]) > 100

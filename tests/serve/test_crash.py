@@ -177,25 +177,26 @@ def crash(serve, folder, times, most, enough):
         f"{len(told.versions)} versions, {len(told.edits)} of them edits, were acknowledged, and none was lost"
     )
     assert enough(kills)
-    return told
+    return told, kills["all"]
 
 
 def test_three_crashes(serve, tmp_path):
     def enough(kills):
         return kills["edit"] and kills["saved"] + kills["committed"] + kills["acknowledged"]
 
-    assert crash(serve, tmp_path / "service", 3, 8, enough).ids
+    assert crash(serve, tmp_path / "service", 3, 8, enough)[0].ids
 
 
 @pytest.mark.slow
-def test_many_crashes(serve, tmp_path):
+def test_many_crashes(serve, tmp_path, record_property):
     """At least twenty in ``make test-all``, fifty in ``make test-long``."""
 
     def enough(kills):
         moments = kills["edit"], kills["saved"] + kills["committed"], kills["acknowledged"]
         return min(moments) >= 0.16 * KILLS - 1
 
-    told = crash(serve, tmp_path / "service", KILLS, 3 * KILLS, enough)
+    told, kills = crash(serve, tmp_path / "service", KILLS, 3 * KILLS, enough)
+    record_property("kills at any moment", kills)
     assert len(told.ids) > 4 * KILLS
     assert len(told.versions) > 0.6 * KILLS
     assert len(told.edits) > 0.2 * KILLS

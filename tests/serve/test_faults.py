@@ -258,26 +258,30 @@ def test_a_sync_an_unlink_or_a_rename_that_fails_is_a_refusal_or_makes_no_differ
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("operation", "error"), FAILURES)
-def test_every_call_of_every_operation_fails_once(tested, operation, error):
+def test_every_call_of_every_operation_fails_once(tested, operation, error, record_property):
     tested.taught(2)
     codes = sweep(tested, operation, error=error)
+    record_property("calls of the service that failed once", len(codes))
     print(f"{operation.__name__}, {errno.errorcode[error]}: {codes.count(503)} of {len(codes)} were refused")
     assert codes.count(503) > 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
-def test_every_write_of_every_operation_is_cut_short_once(tested, operation):
+def test_every_write_of_every_operation_is_cut_short_once(tested, operation, record_property):
     tested.taught(2)
-    assert set(sweep(tested, operation, "write", short=True)) == {200}
+    codes = sweep(tested, operation, "write", short=True)
+    record_property("writes of the service that were cut short", len(codes))
+    assert set(codes) == {200}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
-def test_the_disk_is_full_from_any_call_on(tested, operation):
+def test_the_disk_is_full_from_any_call_on(tested, operation, record_property):
     """A commit that failed may then be found after a kill, which the answer says."""
     tested.taught(2)
-    sweep(tested, operation, *(set(KINDS) - {"unlink"}), error=errno.ENOSPC, from_then_on=True)
+    codes = sweep(tested, operation, *(set(KINDS) - {"unlink"}), error=errno.ENOSPC, from_then_on=True)
+    record_property("moments at which the service's disk became full", len(codes))
 
 
 class ManyHeads(Shaky):
@@ -357,8 +361,9 @@ def learn_in_head(many):
     "operation", [make_head, copy_head, delete_head, learn_in_head], ids=lambda it: it.__name__
 )
 @pytest.mark.parametrize("error", ERRORS if LONG else [errno.ENOSPC], ids=errno.errorcode.get)
-def test_every_call_fails_once_in_a_server_of_many_heads(serve, tmp_path, operation, error):
+def test_every_call_fails_once_in_a_server_of_many_heads(serve, tmp_path, operation, error, record_property):
     codes = sweep(ManyHeads(serve, tmp_path), operation, error=error)
+    record_property("calls of a server of many heads that failed once", len(codes))
     print(f"{operation.__name__}, {errno.errorcode[error]}: {codes.count(503)} of {len(codes)} were refused")
     assert codes.count(503) > 1
 

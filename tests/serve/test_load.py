@@ -150,7 +150,10 @@ def check(folder, seen, last_third, before, after):
     assert set(seen.versions) <= set(known)
 
 
-def told(seen, what, before, after):
+def told(seen, what, before, after, record_property):
+    record_property("answers to fifty clients", len(seen.latencies))
+    record_property("examples that they added", len(seen.ids))
+    record_property("seconds of that load", SECONDS)
     p50, p99 = np.percentile(seen.latencies, [50, 99])
     print(
         f"{what}, {SECONDS} s: {len(seen.latencies)} answers (median {1000 * p50:.0f} ms, p99 {1000 * p99:.0f} ms), "
@@ -160,21 +163,21 @@ def told(seen, what, before, after):
 
 
 @pytest.mark.slow
-def test_fifty_clients(busy, tmp_path):
+def test_fifty_clients(busy, tmp_path, record_property):
     server, _, seen, _, _, end = busy
     before = largest(server, SECONDS / 3)
     time.sleep(SECONDS / 3)
     last_third = time.perf_counter()
     after = largest(server, SECONDS / 3)
     end()
-    told(seen, "fifty clients", before, after)
+    told(seen, "fifty clients", before, after, record_property)
     check(tmp_path / "service", seen, last_third, before, after)
     assert not seen.refused
     assert seen.ids
 
 
 @pytest.mark.slow
-def test_fifty_clients_while_it_learns_and_the_disk_is_full_for_a_while(busy, tmp_path):
+def test_fifty_clients_while_it_learns_and_the_disk_is_full_for_a_while(busy, tmp_path, record_property):
     server, faults, seen, stop, threads, end = busy
     threads.append(threading.Thread(target=teacher, args=(server.url, CLIENTS, seen, stop)))
     threads[-1].start()
@@ -189,7 +192,7 @@ def test_fifty_clients_while_it_learns_and_the_disk_is_full_for_a_while(busy, tm
     after = largest(server, SECONDS / 3)
     wait_until(lambda: len(seen.versions) > learned)
     end()
-    told(seen, "while it learns, with a full disk", before, after)
+    told(seen, "while it learns, with a full disk", before, after, record_property)
     check(tmp_path / "service", seen, last_third, before, after)
     assert refused
     assert all("nothing was changed" in detail for detail in seen.refused)
