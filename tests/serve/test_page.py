@@ -112,7 +112,7 @@ def teach(page, *shapes, count=4):
             page.fill("#label", shape)
             page.click("#add")
             page.locator("#status").get_by_text("Kept 1 example").wait_for()
-            page.wait_for_function("document.querySelector('header').className === ''")
+            page.locator("header:not([class]), header[class='']").wait_for()
     page.click("#learn")
     page.locator("#status").get_by_text("Learned").wait_for()
 
@@ -178,7 +178,7 @@ def test_the_keyboard_alone_is_enough(serve_drawings, visit):
             page.keyboard.type(label)
             page.keyboard.press("Enter")
             page.locator("#status").get_by_text(f"of {label}").wait_for()
-            page.wait_for_function("document.querySelector('header').className === ''")
+            page.locator("header:not([class]), header[class='']").wait_for()
     page.locator("#learn").focus()
     page.keyboard.press("Enter")
     page.locator("#status").get_by_text("Learned").wait_for()
@@ -446,8 +446,8 @@ def test_members_of_a_group_are_seen_and_left_out_and_a_group_is_dismissed_on_th
     members = page.locator("#inbox-groups > li").first.locator("ul li")
     page.get_by_label("Show all of group 1").click()
     page.get_by_label("Show more of group 1").click()
-    page.wait_for_function("document.querySelectorAll('#inbox-groups input[type=checkbox]').length === 60")
-    assert page.get_by_label("Show more of group 1").is_hidden()
+    page.get_by_label("Show more of group 1").wait_for(state="hidden")
+    assert page.locator("#inbox-groups input[type=checkbox]").count() == 60
     assert members.all_inner_texts() == [f"input {number}" for number in large]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     strangers = [large[3], large[55]]
