@@ -38,7 +38,7 @@ lint: $(VENV)/.installed-dev  ## style, types and which room may import which
 # Two workers share the cores. With more than one BLAS thread each, they would wait for each other.
 test test-core test-lowest coverage: export OPENBLAS_NUM_THREADS = 1
 
-test: lint  ## style, types, and the tests of the core, the command line and the service: some seven minutes on two quiet cores
+test: lint  ## style, types, and the tests of the core, the command line and the service: four to five minutes on two quiet cores
 	$(BIN)/pytest -n 2 -m 'not slow and not zoo'
 
 # MLflow's pins would change the versions that everything else is tested with.
