@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_nothing_new_is_found_by_fuzzing(name, tmp_path, record_property):
         text=True,
         errors="replace",
     )
-    if name == "parquet" and "terminate called" in done.stderr:
+    if name == "parquet" and _ended_by_pyarrow(done.stderr, tmp_path):
         pytest.xfail("pyarrow ends the process at some damaged columns, an error of its own that nobody can catch")
     assert done.returncode == 0, done.stderr[-4000:]
     count = re.search(r"number_of_executed_units: (\d+)", done.stderr)
@@ -67,3 +68,12 @@ def test_nothing_new_is_found_by_fuzzing(name, tmp_path, record_property):
     record_property("seconds of fuzzing", SECONDS)
     print(f"{name}: {count[1]} inputs")
     assert int(count[1]) > 100
+
+
+def _ended_by_pyarrow(said, folder):
+    """Whether an exception in C++ ended the process. A fuzzed process does not always say so, one that is not does."""
+    code = "import sys; from tests.fuzz.targets import parquet; parquet(open(sys.argv[1], 'rb').read())"
+    root = Path(__file__).parents[2]
+    for found in folder.glob("crash-*"):
+        said += subprocess.run([sys.executable, "-c", code, found], cwd=root, capture_output=True, text=True).stderr
+    return "terminate called" in said
