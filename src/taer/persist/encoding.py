@@ -135,6 +135,8 @@ class Decoder:
 
     def _generator(self, described: Any) -> np.random.Generator:
         state = self.decode(described)
+        if not isinstance(state, dict) or not isinstance(state.get("state"), dict):
+            raise ValueError("the state of its random numbers is not one that numpy has")
         if state["bit_generator"] not in _BIT_GENERATORS:
             raise ValueError("unknown generator of random numbers")
         # Where the next number lies in a buffer: numpy does not look whether it lies in there.
