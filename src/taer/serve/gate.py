@@ -147,9 +147,8 @@ class Gate:
         self._tokens = tokens
         self._hosts = hosts  # a page of another origin cannot pass for ours by pointing its name at us
         self._uploads = uploads or Uploads()
-        self._arriving = (
-            set() if arriving is None else arriving
-        )  # those whose requests wait for more of their bodies
+        # Those whose requests wait for more of their bodies.
+        self._arriving = set() if arriving is None else arriving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
